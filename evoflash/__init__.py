@@ -57,6 +57,7 @@ ground:
     settings    What a person has set, by environment variables and config files
     home        A person's own folders on this system, or one line where the system knows of no home
     errors      The errors that evoflash raises at people
+    extras      What pip is asked for to install one of evoflash's extras
     runtime/    What exported kernels need on the machine of their user
     spawning    Starts Python processes that need neither the caller's script nor /dev/shm
     version     The version of evoflash, which files, databases and records name

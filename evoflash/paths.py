@@ -1,7 +1,7 @@
 """Where the shipped folders (templates/, mutations/, db/) and the user's are, and why the cache fails.
-Creates none but CuPy's.
 
-In a wheel the shipped folders are under evoflash/_share, in a checkout beside the package.
+Creates none but CuPy's. In a wheel the shipped folders are under evoflash/_share, in a checkout beside the
+package.
 """
 
 import errno

@@ -413,7 +413,7 @@ def export(
 
     The ending of `path` says which form (`kernel.cu`, `kernel.cubin`, `attention.py`, `torch_op.py`, `hub`,
     `t4.json`, `solution.json`), or `kind` does: cu, cubin, cupy, torch, hub, t4, solution. `arch`
-    ("sm_90a,sm_89") compiles for several architectures, `prefix` begins the C names of a .cu file. What the
+    ("sm_80,sm_89") compiles for several architectures, `prefix` begins the C names of a .cu file. What the
     files say of the kernel is what `db` knows of it, else the kernel itself. Without `path` nothing is
     written and the .cu file's text is returned.
 

@@ -19,6 +19,7 @@ from evoflash.app.report.collect import times_of
 from evoflash.app.runs import closing_database, find_run
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal, Run, Rung
+from evoflash.extras import install
 from evoflash.notices import say, working
 from evoflash.space import Value
 from evoflash.store.store import Store
@@ -29,13 +30,12 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
-INSTALL = 'pip install "evoflash[dashboard]"'
-
-
 def check_installed() -> None:
     """UsageError, which says which extra, where optuna-dashboard is not here."""
     if importlib.util.find_spec("optuna_dashboard") is None:
-        raise UsageError(f"optuna-dashboard is not installed: {INSTALL}, or only write it: --no-serve.")
+        raise UsageError(
+            f"optuna-dashboard is not installed: {install('dashboard')}, or only write it: --no-serve."
+        )
 
 
 def check_free(host: str, port: int) -> None:

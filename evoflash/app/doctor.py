@@ -186,5 +186,5 @@ def _torch() -> str:
         return f"torch {importlib.metadata.version('torch')}"
     except importlib.metadata.PackageNotFoundError:
         raise ImportError(
-            "torch is not installed: kernels are timed without a rival; pip install torch"
+            "torch is not installed: kernels are timed without a rival: pip install torch"
         ) from None

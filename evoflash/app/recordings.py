@@ -15,6 +15,7 @@ from evoflash.app.runs import find_run
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.extensions import made_with
+from evoflash.extras import install
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.kernels.family import load_family
 from evoflash.notices import say, working
@@ -252,7 +253,12 @@ def _runnable(strategies: str, reference: str) -> tuple[str, ...]:
     wanted = contenders(f"{strategies},{reference}")
     missing = {missing_package(name) for name in wanted} - {""}
     for package in sorted(missing):
-        say(f"{package} is not installed, its strategies are left out: pip install 'evoflash[benchmarks]'.")
+        say(f"{package} is not installed, its strategies are left out: {install('benchmarks')}.")
+    if all(missing_package(name) for name in contenders(strategies)):
+        raise UsageError(
+            f"of --strategies {strategies} none can run without its package: {install('benchmarks')}, or "
+            "choose others."
+        )
     if missing_package(reference):
         raise UsageError(f"--reference {reference} cannot run without its package: choose another.")
     return tuple(name for name in wanted if not missing_package(name))

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from evoflash.errors import NoKernelError, UsageError
+from evoflash.errors import NoKernelError, UsageError, without_passwords
 from evoflash.evaluation import Basis, Run
 from evoflash.gpu.timing.relative import GpuFactor, factors, in_words
 from evoflash.store import run_edits
-from evoflash.store.database import Database, open_database
+from evoflash.store.database import Database, is_there, open_database
 from evoflash.store.integrity import Health, check_database
 from evoflash.store.standing import ComputeCost, RunStatus, standings
 from evoflash.store.store import Store
@@ -157,9 +157,18 @@ def list_runs(db: str, price_per_hour: float | None = None, *, every: bool = Fal
 def current_runs(db: str, price_per_hour: float | None = None) -> RunList:
     """The runs that are going on, and how fast their GPUs are; where none is going on, the newest run."""
     price = parse_price(price_per_hour)
+    _check_searched(db)
     with closing_database(db, read_only=True) as database:
         found = tuple(_current_runs(database))
         return RunList(found, price, tuple(_gpus_of(database, each.run) for each in found))
+
+
+def _check_searched(db: str) -> None:
+    if not is_there(db):
+        raise NoKernelError(
+            f"nothing was searched yet, there is no database at {without_passwords(db)}: run `evoflash "
+            "search`, or name another with --db."
+        )
 
 
 def _current_runs(database: Database) -> list[RunStatus]:
@@ -180,6 +189,7 @@ def _gpus_of(database: Database, run: Run) -> tuple[GpuFactor, ...]:
 
 def follow(db: str, *, every_s: float) -> Iterator[list[RunStatus]]:
     """How the runs that are going on stand, again and again until no process works on them any more."""
+    _check_searched(db)
     with closing_database(db, read_only=True) as database:
         found = _current_runs(database)
         ids = [standing.run.id for standing in found]

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from evoflash.app import catalogue
-from evoflash.app.search.stopping import progress_note
+from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, progress_note
 from evoflash.errors import UsageError
 from evoflash.notices import heard_by, name_database, say
 from evoflash.paths import default_database, usual_places
@@ -173,7 +173,7 @@ Kind = Annotated[
 ]
 Arch = Annotated[
     str | None,
-    typer.Option("--arch", help="Machine code for several architectures in one export: sm_90a,sm_89."),
+    typer.Option("--arch", help="Machine code for several architectures in one export: sm_80,sm_89."),
 ]
 Db = Annotated[
     str,
@@ -240,17 +240,18 @@ def common(version: Version = False, verbose: Verbose = False, quiet: Quiet = Fa
 
 @contextmanager
 def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> Iterator[None]:
-    """Ctrl-C inside is one line on stderr and exit code 130.
+    """Ctrl-C inside is one line on stderr and exit code 130, SIGTERM one and 143.
 
     `outcome` says what became of the work; `{kept}` in it stands for what the store has. An empty one says
     only that the command was stopped.
     """
     try:
         yield
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, TerminatedError) as stop:
         what = f": {outcome.format(kept=progress_note(stop))}." if outcome else "."
-        say(f"stopped by Ctrl-C{what}")
-        raise typer.Exit(130) from None
+        name, code = ("Ctrl-C", 130) if isinstance(stop, KeyboardInterrupt) else ("SIGTERM", EXIT_CODE)
+        say(f"stopped by {name}{what}")
+        raise typer.Exit(code) from None
 
 
 class Facts(Protocol):

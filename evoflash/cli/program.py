@@ -99,7 +99,8 @@ def main() -> None:
     except KeyboardInterrupt:
         exit_code = _say("stopped by Ctrl-C.", 130)
     except TerminatedError as stop:
-        exit_code = _say(f"stopped by SIGTERM: {progress_note(stop)}; the same command continues.", EXIT_CODE)
+        kept = f": {progress_note(stop)}; the same command continues" if hasattr(stop, "__notes__") else ""
+        exit_code = _say(f"stopped by SIGTERM{kept}.", EXIT_CODE)
     finally:
         gc.freeze()  # else the interpreter looks for garbage in all that is loaded before it ends
     sys.exit(exit_code)

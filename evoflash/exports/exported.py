@@ -14,6 +14,7 @@ from evoflash.champions import Champion
 from evoflash.champions.evidence import known_times
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation
+from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import reproducing_command, valid_genome
 from evoflash.operation import CompileKey
 from evoflash.problem import Problem
@@ -81,6 +82,12 @@ def gpus_of(archs: Sequence[str], genome: Genome, problem: Problem, gpu: GpuSpec
         if not specs:
             known = sorted({load_gpu(name).arch for name in known_gpus()})
             raise UsageError(f"--arch {arch}: no known GPU has it: use {', '.join(known)}.")
+        family = load_family(genome.family)
+        if not family.supports(specs[0]):
+            raise UsageError(
+                f"--arch {arch}: {family.name} has kernels for {', '.join(family.arch)} alone: leave {arch} "
+                "away."
+            )
         if valid_genome(genome.family, genome.as_dict(), problem, specs[0]) != genome:
             raise UsageError(f"--arch {arch}: the genome would be another one there: export it by itself.")
         found[arch] = specs[0]

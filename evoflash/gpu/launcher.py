@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from evoflash.errors import DeviceError, UsageError
+from evoflash.extras import install
 from evoflash.gpu import driver
 from evoflash.gpu.driver import PackedArguments, pack_arguments
 from evoflash.launch import LaunchConfig, too_many
@@ -98,8 +99,8 @@ def cupy() -> Any:
             raise cupy_folder_error(error) from None
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DeviceError(
-            f'CuPy cannot be loaded ({reason[:120]}): pip install "evoflash[cuda13]" (driver 580 or later) '
-            'or "evoflash[cuda12]".'
+            f"CuPy cannot be loaded ({reason[:120]}): {install('cuda13')}; with a driver before 580 "
+            f"{install('cuda12')}."
         ) from None
     return module
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate
+from evoflash.extras import install
 from evoflash.kernels.ef_layer import nvrtc_headers, source_sha
 from evoflash.operation import CompileKey
 from evoflash.paths import cache_dir, cache_error, cupy_folder_error, keep_cupy_at_home
@@ -98,8 +99,8 @@ def _nvrtc() -> Any:
             raise cupy_folder_error(error) from None
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DeviceError(
-            f"NVRTC cannot be used ({reason[:120]}): install the CUDA wheels, "
-            'pip install "evoflash[cuda13]" (driver 580 or later, or none) or "evoflash[cuda12]".'
+            f"NVRTC cannot be used ({reason[:120]}): install the CUDA wheels, {install('cuda13')}; with a "
+            f"driver before 580 {install('cuda12')}."
         ) from None
     return nvrtc
 

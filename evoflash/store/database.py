@@ -21,6 +21,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from evoflash.errors import StoreError, without_passwords
+from evoflash.extras import install
 from evoflash.paths import DB, shipped_folder
 from evoflash.store.locks import FileLocks, RunLocks, SessionLocks, application_name
 from evoflash.store.rows import DamagedRowError
@@ -297,7 +298,7 @@ def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
     try:
         engine = sa.create_engine(url, **options)
     except (SQLAlchemyError, ImportError) as error:
-        remedy = "pip install 'evoflash[postgres]'" if name == "postgresql" else "install one"
+        remedy = install("postgres") if name == "postgresql" else "install one"
         raise StoreError(f"no driver for '{name}' databases: {remedy}, or use a path ({error}).") from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", lambda raw, _: _set_up_sqlite(raw, read_only=read_only))

@@ -17,6 +17,7 @@ from rich.text import Text
 from evoflash.app.ladder import Climb, LadderResult, RenderedStep
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
+from evoflash.extras import install
 from evoflash.views import tables
 
 _FORMATS = (".svg", ".png")
@@ -97,7 +98,7 @@ def check_plot(path: Path) -> None:
     if not path.resolve().parent.is_dir():
         raise UsageError(f"--plot {path}: there is no folder {path.resolve().parent}; make it first.")
     if find_spec("matplotlib") is None:
-        raise UsageError('--plot needs matplotlib: pip install "evoflash[plots]".')
+        raise UsageError(f"--plot needs matplotlib: {install('plots')}.")
 
 
 def plot(climb: Climb, path: Path) -> None:

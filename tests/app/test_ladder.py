@@ -235,4 +235,4 @@ def test_without_matplotlib_the_command_names_the_extra(tmp_path):
     )
 
     assert done.returncode == 2
-    assert done.stderr.strip() == 'evoflash: --plot needs matplotlib: pip install "evoflash[plots]".'
+    assert done.stderr.strip() == 'evoflash: --plot needs matplotlib: pip install "matplotlib>=3.9".'

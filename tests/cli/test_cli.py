@@ -230,7 +230,7 @@ def test_no_cuda_wheels_is_said_in_one_line(tmp_path):
     done = fresh(*SEARCH_ONE, str(tmp_path / "a.db"), **bare)
 
     assert done.returncode == EXIT_DEVICE
-    assert "evoflash[cuda13]" in one_line(done)
+    assert 'pip install "cupy-cuda13x' in one_line(done)
 
 
 def test_a_malformed_header_is_said_in_one_line(tmp_path):

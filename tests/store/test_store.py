@@ -785,7 +785,7 @@ def test_a_postgresql_url_without_the_driver_says_which_extra_installs_it(monkey
     monkeypatch.setitem(sys.modules, "psycopg", None)
 
     with pytest.raises(
-        StoreError, match=r"no driver for 'postgresql' databases: pip install 'evoflash\[postgres\]'"
+        StoreError, match=r"no driver for 'postgresql' databases: pip install \"psycopg\[binary\]>=3.1\""
     ):
         database.open_database("postgresql://host/kernels")
 

@@ -210,7 +210,8 @@ def _families(name: str | None, gpu: GpuSpec, problem: Problem) -> tuple[Family,
         family = load_family(name)
         if not family.supports(gpu):
             raise UsageError(
-                f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another."
+                f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another family "
+                "or GPU."
             )
         family.check_computes(problem)
         return (family,)

@@ -7,7 +7,8 @@ what a command takes while it works on a run is charged to the run in the store.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, Self
@@ -32,6 +33,7 @@ from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process.finals import FinalReport, conclusion
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.gpu.timing.paired import PairedComparison
+from evoflash.kernels.family import known_families
 from evoflash.kernels.nvrtc import first_error
 from evoflash.notices import say
 from evoflash.search import Strategy, search
@@ -318,7 +320,7 @@ def _search(
     if limits.until is not None:
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
-    past = [evaluation for _, evaluation in history]
+    past = _of_known_families(evaluation for _, evaluation in history)
     machines = machines.with_ahead_of(current.start)
     with (
         evaluator(plan, past, machines=machines) as evaluates,
@@ -341,6 +343,22 @@ def _search(
         )
         prove_best(evaluates, store, current, said=progress.say)
         return time_finalists(evaluates.retimer, store, current, said=progress.say)
+
+
+def _of_known_families(history: Iterable[Evaluation]) -> list[Evaluation]:
+    """Without those of families that this search has not; it is said which."""
+    known, unknown, past = set(known_families()), Counter[str](), []
+    for evaluation in history:
+        if evaluation.genome.family in known:
+            past.append(evaluation)
+        else:
+            unknown[evaluation.genome.family] += 1
+    for family, count in unknown.items():
+        say(
+            f"this run has {count} outcomes of the family {family}, which is in no extension folder that is "
+            "set: the search goes on without it. Set EVOFLASH_EXTENSIONS to have it, or begin anew: --fresh."
+        )
+    return past
 
 
 def strategy_of(plan: SearchPlan, earlier: Mapping[str, tuple[Earlier, ...]] | None = None) -> Strategy:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluators.cluster.address import Address, Certificate, code
+from evoflash.extras import install
 
 os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")  # what matters is said in one line of ours
 try:
@@ -32,7 +33,7 @@ try:
     from distributed.scheduler import KilledWorker
 except ImportError as error:
     raise UsageError(
-        f"several GPUs or machines need Dask ({str(error)[:80]}): run `pip install 'evoflash[cluster]'`."
+        f"several GPUs or machines need Dask ({str(error)[:80]}): {install('cluster')}."
     ) from None
 
 __all__ = ["CommClosedError", "FutureCancelledError", "KilledWorker", "dask", "distributed"]

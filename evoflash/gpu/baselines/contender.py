@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from evoflash.extras import install
 from evoflash.gpu.arena import Arena
 from evoflash.gpu.launcher import KernelHungError, settle, wait
 from evoflash.gpu.timing.benchmark import Bench, measure
@@ -114,7 +115,7 @@ def import_library(module: str, install: str) -> Any:
 
 def torch() -> Any:
     """PyTorch; BaselineAbsentError without it."""
-    return import_library("torch", 'pip install "evoflash[baselines]"')
+    return import_library("torch", install("baselines"))
 
 
 def version(distribution: str) -> str:

@@ -105,7 +105,7 @@ def stand_in(name, torch):
 
 @pytest.fixture
 def torch():
-    return pytest.importorskip("torch", reason="needs torch: pip install 'evoflash[baselines]'")
+    return pytest.importorskip("torch", reason="needs torch: pip install '.[baselines]'")
 
 
 def drawn(torch, workload):

@@ -130,7 +130,7 @@ def largest_errors():
 def errors():
     for needed in ("torch", "triton"):
         if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"needs {needed}: pip install 'evoflash[baselines]'")
+            pytest.skip(f"needs {needed}: pip install '.[baselines]'")
     if np.lib.NumpyVersion(np.__version__) >= "2.5.0":
         pytest.skip("Triton 3.6's interpreter takes int() of an array of one, which NumPy 2.5 refuses")
     code = (

@@ -22,7 +22,7 @@ from evoflash.gpu.baselines.contender import (
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 
-_INSTALL = "pip install flash-attn-3 from download.pytorch.org/whl, or xformers==0.0.34"
+_INSTALL = 'pip install "xformers==0.0.34", which brings it'
 # A build of the repository puts the interface on top; some wheels keep it inside the package.
 _MODULES = ("flash_attn_interface", "flash_attn_3.flash_attn_interface")
 

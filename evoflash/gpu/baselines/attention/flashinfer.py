@@ -8,13 +8,14 @@ compiles a kernel on its first use: minutes with few cores, then kept in its own
 from collections.abc import Iterator
 from typing import Any
 
+from evoflash.extras import install
 from evoflash.gpu.baselines.attention import attention_on
 from evoflash.gpu.baselines.contender import LibraryCall, import_library, torch, version
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
-_INSTALL = 'pip install "evoflash[flashinfer]"'
+_INSTALL = install("flashinfer")
 _WORKSPACE_BYTES = 128 << 20  # what its documentation recommends
 
 
