@@ -1,14 +1,10 @@
 """The request for an export, which is a genome for a problem and GPUs with what is known of it.
 
-Known is what the database says of the genome, or the shipped archive. A file is written whole or not at all.
-Renders nothing.
+Known is what the database says of the genome, or the shipped archive. Renders and writes nothing.
 """
 
-import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from evoflash.champions import Champion, champion_today
 from evoflash.errors import UsageError
@@ -20,8 +16,6 @@ from evoflash.space import Genome
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
 from evoflash.store.database import is_there
 from evoflash.store.store import open_store
-
-# leaves an unknown ~user as it is; Path raises
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,32 +97,3 @@ def _stored_evaluation(exported: ExportRequest, db: str) -> Evaluation | None:
 def _archived_champion(exported: ExportRequest) -> Champion | None:
     known = champion_today(exported.problem, exported.gpu)
     return known if known is not None and known.genome == exported.genome else None
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """UsageError where the path cannot be written, or would replace a database: that is then still there."""
-    if not path.name:
-        raise UsageError(f"'{path}' is no file: give the name of one.")
-    if _is_database(path):
-        raise UsageError(f"{path} is a database, and would be lost: choose another path.")
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):  # where it could not even be begun
-            beside.unlink()
-        raise UsageError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """As write_bytes(), in UTF-8."""
-    write_bytes(path, text.encode("utf-8"))
-
-
-def _is_database(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except (OSError, ValueError):  # it is not there, or no file can be: writing says so
-        return False

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from evoflash.exports.exported import ExportRequest, write_text
+from evoflash.exports.exported import ExportRequest
 from evoflash.kernels.standalone import export_kernel
+from evoflash.written_files import write_text
 
 
 def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:

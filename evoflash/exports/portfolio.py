@@ -14,12 +14,13 @@ from typing import Any
 from evoflash import runtime
 from evoflash.errors import UsageError
 from evoflash.exports.cubin import write_artefact
-from evoflash.exports.exported import ExportRequest, write_text
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import artefact
 from evoflash.exports.one_file import MODULES
 from evoflash.exports.torch_op import TORCH_MODULES
 from evoflash.runtime.dispatch import FALLBACK
 from evoflash.version import __version__
+from evoflash.written_files import check_replaceable, write_text
 
 KERNELS = "kernels"  # the folder of the members'
 
@@ -109,6 +110,7 @@ def write(package: Package, path: Path) -> None:
         )
     if path.exists() and not _is_ours(path):
         raise UsageError(f"{path} is there and no folder of such an export: choose another path.")
+    check_replaceable(*(each for each in path.rglob("*") if _is_of_package(path, each)))
     beside = path.with_name(f".{path.name}.new")
     try:
         shutil.rmtree(beside, ignore_errors=True)
@@ -126,6 +128,14 @@ def write(package: Package, path: Path) -> None:
 
 def _is_ours(path: Path) -> bool:
     return path.is_dir() and (not any(path.iterdir()) or (path / "portfolio.json").exists())
+
+
+def _is_of_package(folder: Path, path: Path) -> bool:
+    """Whether writing the package would replace the file."""
+    names = {f"{module}.py" for module in _MODULES} | {"portfolio.json", "__init__.py"}
+    inside = path.relative_to(folder)
+    is_compiled = "__pycache__" in inside.parts
+    return not is_compiled and (inside.parts[0] == KERNELS or str(inside) in names)
 
 
 def _fill(package: Package, folder: Path, name: str) -> None:

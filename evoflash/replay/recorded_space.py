@@ -212,6 +212,8 @@ class ReplayedEvaluator:
 
 
 def _timing(problem: str, outcome: RecordedOutcome, score_us: float) -> Timing:
-    times_us = outcome.times_us or (score_us,)
+    bound, times_us = outcome.is_lower_bound, outcome.times_us
+    if len(times_us) < 2:  # of one number nobody knows how far it may be off
+        return Timing(problem, PROTOCOL, score_us, None, None, len(times_us), censored=bound)
     p10, median, p90 = (float(np.quantile(times_us, q)) for q in (0.1, 0.5, 0.9))
-    return Timing(problem, PROTOCOL, median, p10, p90, len(times_us), censored=outcome.is_lower_bound)
+    return Timing(problem, PROTOCOL, median, p10, p90, len(times_us), censored=bound)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Arch, Db, Gpu, Json, Kind, MaybeProblem, Prefix, Quiet, Verbose
+from evoflash.cli.options import Arch, Db, Force, Gpu, Json, Kind, MaybeProblem, Prefix, Quiet, Verbose
 from evoflash.errors import UsageError
 from evoflash.views.terminal import json_text, tell
 
@@ -18,6 +18,7 @@ def best(
     kind: Kind = None,
     arch: Arch = None,
     prefix: Prefix = None,
+    force: Force = False,
     show: Annotated[bool, typer.Option("--show", help="Print the kernel's CUDA.")] = False,
     archive: Annotated[
         bool | None,

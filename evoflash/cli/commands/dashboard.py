@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Quiet, WhichRun, interrupt_in_words
+from evoflash.cli.options import Db, Force, Quiet, WhichRun, interrupt_in_words
 from evoflash.errors import UsageError
 from evoflash.notices import say
 
@@ -18,6 +18,7 @@ def dashboard(
         Path | None,
         typer.Option("-o", "--out", help="Keep the study: SQLite, or *.log, a journal."),
     ] = None,
+    force: Force = False,
     serve: Annotated[bool, typer.Option("--serve/--no-serve", help="Start optuna-dashboard on it.")] = True,
     host: Annotated[str, typer.Option(help="Where it listens; others can see what listens on 0.0.0.0.")] = (
         "127.0.0.1"

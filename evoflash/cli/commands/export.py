@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Arch, Db, Kind, Prefix, SetValues
+from evoflash.cli.options import Arch, Db, Force, Kind, Prefix, SetValues
 from evoflash.errors import UsageError
 
 
@@ -25,6 +25,7 @@ def export(
     ] = None,
     kind: Kind = None,
     arch: Arch = None,
+    force: Force = False,
     db: Db,
 ) -> None:
     """Write a genome as files that are yours to keep.

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Quiet
+from evoflash.cli.options import Db, Force, Quiet
 from evoflash.notices import say
 
 
@@ -23,6 +23,7 @@ def record(
     estimated: Annotated[
         bool, typer.Option("--estimated", help="Write a model's estimates, marked so, not measurements.")
     ] = False,
+    force: Force = False,
     db: Db,
     quiet: Quiet = False,
 ) -> None:
