@@ -19,6 +19,7 @@ class Status(StrEnum):
     RUNTIME = "runtime"
     TIMEOUT = "timeout"
     CORRECTNESS = "correctness"
+    UNMEASURED = "unmeasured"  # right, but the GPU was too busy for its time to be trusted
     SCREENED = (
         "screened"  # right at a first look and too slow to be worth the whole proof: never shown as correct
     )

@@ -72,7 +72,20 @@ def template_folders() -> tuple[Path, ...]:
 
 def default_database() -> str:
     """The database's path or SQLAlchemy URL; the setting `db` overrides."""
-    return value("db") or str(Path(platformdirs.user_data_dir("evoflash")) / "evoflash.db")
+    return value("db") or _usual_database()
+
+
+def _usual_database() -> str:
+    return str(Path(platformdirs.user_data_dir("evoflash")) / "evoflash.db")
+
+
+def usual_places() -> dict[str, str]:
+    """For people, where the database and the cache are while no setting says another place, by setting."""
+    usual = {"db": _usual_database(), "cache_dir": platformdirs.user_cache_dir("evoflash")}
+    home = os.path.join(os.path.expanduser("~"), "")
+    return {
+        name: path.replace(home, "~/", 1) if path.startswith(home) else path for name, path in usual.items()
+    }
 
 
 def state_dir() -> Path:

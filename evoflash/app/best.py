@@ -11,6 +11,7 @@ from typing import Any
 
 from evoflash.app.evaluate import emulate, measure_genomes
 from evoflash.app.export import cuda_of, request_of
+from evoflash.app.runs import find_run
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion, champion_today
 from evoflash.errors import DeviceError, NoKernelError, UsageError
@@ -78,12 +79,21 @@ class BestKernel:
 
 
 def best(
-    db: str, *, problem: str | None, gpu: str | None, archive: bool | None, argv: Sequence[str]
+    db: str,
+    *,
+    problem: str | None,
+    gpu: str | None,
+    archive: bool | None,
+    argv: Sequence[str],
+    run: str | None = None,
 ) -> BestKernel:
     """The kernel to use: the database's, or where it has none for this problem and GPU the archive's.
 
-    `archive`: True asks the archive alone, False never. NoKernelError or StoreError when nothing is known.
+    With `run`, a number or a name, that run's own best, and never the archive's. `archive`: True asks the
+    archive alone, False never. NoKernelError or StoreError when nothing is known.
     """
+    if run is not None:
+        return _best_of_run(db, run, problem=problem, gpu=gpu, archive=archive)
     stored = None if archive else _stored_best(db, problem, gpu)
     is_wanted = archive is not False and (stored is None or stored.basis is Basis.ESTIMATED)
     known = _champion(problem, gpu) if is_wanted else None
@@ -99,6 +109,21 @@ def best(
         say(f"the archive has one that was measured on {known.device}: `evoflash best --archive`.")
     with open_store(db, read_only=True) as store:
         return BestKernel(_find_best(store, problem=problem, gpu=gpu))
+
+
+def _best_of_run(
+    db: str, wanted: str, *, problem: str | None, gpu: str | None, archive: bool | None
+) -> BestKernel:
+    if archive:
+        raise UsageError("--run and --archive say where to look: give one of them.")
+    with open_store(db, read_only=True) as store:
+        run = find_run(store, wanted, problem=canonical(problem), gpu=canonical_gpu(gpu))
+        winner = store.best_of(run)
+    if winner is None:
+        raise NoKernelError(
+            f"run {run.id} has no correct kernel: `evoflash show --failures --run {run.id}` says why."
+        )
+    return BestKernel(winner)
 
 
 def _stored_best(db: str, problem: str | None, gpu: str | None) -> Evaluation | None:

@@ -15,8 +15,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evoflash.app.report.collect import find_run, times_of
-from evoflash.app.runs import closing_database
+from evoflash.app.report.collect import times_of
+from evoflash.app.runs import closing_database, find_run
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal, Run, Rung
 from evoflash.notices import say, working
@@ -95,7 +95,7 @@ def write_study(db: str, wanted: str | None, path: Path) -> int:
     """As write(), of a run of a database by its number or name; without one the newest search."""
     with working("writing the study"), closing_database(db, read_only=True) as database:
         store = Store(database)
-        run = find_run(database, store, wanted)
+        run = find_run(store, wanted)
         history = store.history(run)
         said = {"times": times_of(run, [evaluation for _, evaluation in history]), "database": database.label}
         return write(path, run, history, said=said)

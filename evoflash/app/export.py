@@ -29,14 +29,21 @@ def requested_kernel(
     gpu: str | None,
     prefix: str | None,
     db: str,
+    run: str | None = None,
 ) -> ExportRequest:
-    """A genome by its id, or by a family and values. UsageError for both, and for none."""
+    """A genome by its id, or by a family and values. UsageError for both, and for none.
+
+    With `run` the id is one that this run evaluated, and what is known of it is what that run found out.
+    """
     if (genome_id is None) == (family is None):
         raise UsageError("give a genome id (its first digits do), or --family with --set and --gpu.")
     if genome_id is not None:
         if values:
             raise UsageError("--set goes with --family; an id has its values.")
-        return ExportRequest(*known_genome(genome_id, db, problem=problem, gpu=gpu), prefix=prefix)
+        what = known_genome(genome_id, db, problem=problem, gpu=gpu, run=run)
+        return ExportRequest(*what, prefix=prefix, run=run)
+    if run is not None:
+        raise UsageError("--run says which evaluation of an id is meant: give an id, or leave it out.")
     if gpu is None:
         raise UsageError("--family needs --gpu: what a kernel may use depends on it; see `evoflash gpus`.")
     what = genome_of(str(family), values, problem=problem or "mission", gpu=gpu)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evoflash.errors import NoKernelError
+from evoflash.app.runs import find_run
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run
 from evoflash.notices import working
 from evoflash.problem import canonical
@@ -83,27 +83,27 @@ class Insights:
         return table
 
 
-def newest_insights(db: str, *, problem: str | None, gpu: str | None, replayed: bool) -> Insights:
+def insights_of(
+    db: str, wanted: str | None = None, *, problem: str | None, gpu: str | None, replayed: bool
+) -> Insights:
     """As read_insights(), of a database and from what a person writes."""
     with working("counting what the search has learnt"), open_store(db, read_only=True) as store:
-        return read_insights(store, problem=canonical(problem), gpu=canonical_gpu(gpu), replayed=replayed)
+        what, spec = canonical(problem), canonical_gpu(gpu)
+        return read_insights(store, wanted, problem=what, gpu=spec, replayed=replayed)
 
 
 def read_insights(
-    store: Store, *, problem: str | None = None, gpu: str | None = None, replayed: bool = False
+    store: Store,
+    wanted: str | None = None,
+    *,
+    problem: str | None = None,
+    gpu: str | None = None,
+    replayed: bool = False,
 ) -> Insights:
-    """The newest search that fits; `problem` is canonical. NoKernelError when there is none.
-
-    Searches on recordings are looked at with `replayed`, and then no others.
-    """
-    for run in store.runs():
-        wanted = problem in (None, run.key.problem) and gpu in (None, run.key.gpu)
-        wanted = wanted and (run.key.basis is Basis.REPLAYED) is replayed
-        if wanted and run.key.strategy not in ("remeasure", "baselines", "archive"):
-            history = store.history(run)
-            return digest(run, history, best_in(history))
-    what = "replay" if replayed else "search"
-    raise NoKernelError(f"no {what} in the database fits: run `evoflash search` first, or ask for less.")
+    """Those of the run that find_run() finds for the same arguments."""
+    run = find_run(store, wanted, problem=problem, gpu=gpu, replayed=replayed)
+    history = store.history(run)
+    return digest(run, history, best_in(history))
 
 
 def digest(run: Run, history: History, winner: Evaluation | None) -> Insights:

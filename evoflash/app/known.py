@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from evoflash.app.runs import find_run
 from evoflash.champions import champions, of_today
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.evaluation import Evaluation
+from evoflash.evaluation import Evaluation, Run
 from evoflash.kernels.family import load_family
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
@@ -21,18 +22,21 @@ Known = tuple[Genome, str, str]  # with the problem and the GPU that it was eval
 
 
 def known_genome(
-    prefix: str, db: str, *, problem: str | None, gpu: str | None
+    prefix: str, db: str, *, problem: str | None, gpu: str | None, run: str | None = None
 ) -> tuple[Genome, Problem, GpuSpec]:
     """The one genome whose id begins so, with the problem and GPU that are asked for or else its own.
 
-    UsageError where none or several fit, or where problem or GPU are not said and it has several.
+    With `run` it is one that the run of this number or name evaluated. UsageError where none or several fit,
+    or where problem or GPU are not said and it has several.
     """
     if not re.fullmatch(r"[0-9a-f]{1,16}", prefix):
         raise UsageError(
             f"'{prefix}' is no genome id: give its hexadecimal digits, as `evoflash leaderboard` does."
         )
-    found = _stored_matches(prefix, db) or _archived_matches(prefix)
+    found = _stored_matches(prefix, db, run) or ([] if run else _archived_matches(prefix))
     ids = sorted({genome.id for genome, _, _ in found})
+    if not ids and run is not None:
+        raise UsageError(f"run {run} has no kernel whose id starts with '{prefix}': leave --run out.")
     if not ids:
         raise UsageError(
             f"no kernel's id starts with '{prefix}', neither in {db} nor in the archive: see `evoflash "
@@ -51,11 +55,12 @@ def known_genome(
     return _valid(here[0][0], parse_problem(what), load_gpu(where))
 
 
-def _stored_matches(prefix: str, db: str) -> list[Known]:
-    if not is_there(db):
+def _stored_matches(prefix: str, db: str, run: str | None) -> list[Known]:
+    if not (run or is_there(db)):
         return []
     with open_store(db, read_only=True) as store:
-        return [(found.genome, found.problem, found.gpu) for found in store.find(prefix)]
+        within = find_run(store, run) if run else None
+        return [(found.genome, found.problem, found.gpu) for found in store.find(prefix, within)]
 
 
 def _archived_matches(prefix: str) -> list[Known]:
@@ -99,15 +104,15 @@ def _valid(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Genome, Prob
     return genome, problem, gpu
 
 
-def evaluations_of(db: str, prefix: str) -> list[Evaluation]:
-    """As find(), in a database."""
+def evaluations_of(db: str, prefix: str, run: str | None = None) -> list[Evaluation]:
+    """As find(), in a database; with `run` in the run of this number or name alone."""
     with open_store(db, read_only=True) as store:
-        return find(store, prefix)
+        return find(store, prefix, find_run(store, run) if run else None)
 
 
-def find(store: Store, prefix: str) -> list[Evaluation]:
+def find(store: Store, prefix: str, run: Run | None = None) -> list[Evaluation]:
     """The evaluations of the one genome whose id starts with `prefix`; UsageError when none or several do."""
-    evaluations = store.find(prefix)
+    evaluations = store.find(prefix, run)
     ids = sorted({evaluation.genome.id for evaluation in evaluations})
     if not ids:
         raise UsageError(f"no kernel's id starts with '{prefix}': see `evoflash leaderboard`.")
@@ -138,15 +143,15 @@ class FailureCounts:
         return [{"status": s, "rung": r, "reason": w, "count": n} for s, r, w, n in self.counts]
 
 
-def newest_failures(db: str) -> FailureCounts:
-    """Those of the newest run."""
+def failures_of(db: str, run: str | None = None) -> FailureCounts:
+    """Those of the run of this number or name, without one of the newest search."""
     with open_store(db, read_only=True) as store:
-        return failures(store)
+        return failures(store, find_run(store, run))
 
 
-def failures(store: Store) -> FailureCounts:
-    """Those of the store's newest run."""
-    history = store.newest_history()
+def failures(store: Store, run: Run) -> FailureCounts:
+    """Those of a run."""
+    history = store.history(run)
     failed = (e for _, e in history if not e.is_correct and not e.is_screened)
     counts = Counter((str(e.status), str(e.rung), e.reason) for e in failed)
     return FailureCounts(len(history), tuple((*what, n) for what, n in counts.most_common()))

@@ -312,16 +312,18 @@ def ranked_kernels(
     shows it. UsageError for what makes no sense.
     """
     objectives = () if objective is None else objectives_of(objective)
+    basis = Basis.REPLAYED if replayed else None
     since = None if since is None else since_of(since)
     if isinstance(run, str):
         with closing_database(databases[0], read_only=True) as database:
-            run = run_edits.find(database, run).id
+            found = run_edits.find(database, run)
+        run, basis = found.id, found.key.basis
     return leaderboard(
         databases,
         objectives=objectives,
         problem=canonical(problem),
         gpu=canonical_gpu(gpu),
-        basis=Basis.REPLAYED if replayed else None,
+        basis=basis,
         only=Only(family, run, since),
         top=top,
     )

@@ -10,13 +10,59 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Run
+from evoflash.evaluation import Basis, Run
 from evoflash.gpu.timing.relative import GpuFactor, factors, in_words
 from evoflash.store import run_edits
 from evoflash.store.database import Database, open_database
 from evoflash.store.integrity import Health, check_database
-from evoflash.store.standing import ComputeCost, RunStatus, going_on, standings
+from evoflash.store.standing import ComputeCost, RunStatus, standings
 from evoflash.store.store import Store
+
+# Strategies of runs that are no search: commands store what they evaluate as runs of their own.
+NO_SEARCH = ("remeasure", "baselines", "archive", "evaluate", "verify")
+
+
+def is_search(run: Run) -> bool:
+    """Whether a search began it, and not a command that evaluates kernels it is given."""
+    return run.key.strategy not in NO_SEARCH
+
+
+def find_run(
+    store: Store,
+    wanted: str | None = None,
+    *,
+    problem: str | None = None,
+    gpu: str | None = None,
+    replayed: bool | None = None,
+) -> Run:
+    """The run that is meant: the one of this number or name, or else the newest search that fits.
+
+    A search without an outcome, which has just begun or was stopped at once, is taken only where no other
+    fits. Searches on recordings are taken where no other fits; with `replayed` they alone are, or none.
+    `problem` is canonical. UsageError for a name that is none, NoKernelError where no search fits.
+    """
+
+    def does_fit(run: Run) -> bool:
+        return problem in (None, run.key.problem) and gpu in (None, run.key.gpu)
+
+    if wanted is not None:
+        run = run_edits.find(store.database, wanted)
+        if not does_fit(run):
+            raise UsageError(
+                f"run {run.id} is of {run.key.problem} on {run.key.gpu}: leave --problem and --gpu out."
+            )
+        return run
+    searches = [run for run in store.runs() if is_search(run) and does_fit(run)]
+    if replayed is not None:
+        searches = [run for run in searches if (run.key.basis is Basis.REPLAYED) is replayed]
+    if not searches:
+        what = "replay" if replayed else "search"
+        raise NoKernelError(
+            f"no {what} in the database fits: run `evoflash search` first, or ask for less; `evoflash runs "
+            "--all` lists what there is."
+        )
+    begun = store.runs_with_outcomes()
+    return min(searches, key=lambda run: (run.id not in begun, run.key.basis is Basis.REPLAYED))
 
 
 def parse_price(price_per_hour: float | None) -> float | None:
@@ -63,6 +109,7 @@ class RunList:
     runs: tuple[RunStatus, ...]
     price_per_hour: float | None = None
     gpus: tuple[tuple[GpuFactor, ...], ...] | None = None  # how fast each run's are, where it was looked up
+    left_out: int = 0  # runs that are no search and were not asked for
 
     @property
     def gpus_say(self) -> tuple[list[str], ...]:
@@ -72,7 +119,8 @@ class RunList:
     def as_dict(self) -> dict[str, Any]:
         """`runs`: each run's fields beside one another, how it stands, what it took, its GPUs."""
         gpus = self.gpus or [None] * len(self.runs)
-        return {"runs": [self._of_run(*each) for each in zip(self.runs, gpus, strict=True)]}
+        left_out = {"left_out": self.left_out} if self.left_out else {}
+        return {"runs": [self._of_run(*each) for each in zip(self.runs, gpus, strict=True)], **left_out}
 
     def _of_run(self, standing: RunStatus, gpus: Sequence[GpuFactor] | None) -> dict[str, Any]:
         run, fields = standing.run.as_dict(), asdict(standing)
@@ -94,11 +142,16 @@ def closing_database(target: str, *, read_only: bool = False) -> Iterator[Databa
         database.close()
 
 
-def list_runs(db: str, price_per_hour: float | None = None) -> RunList:
-    """All of them. UsageError for a price that is none."""
+def list_runs(db: str, price_per_hour: float | None = None, *, every: bool = False) -> RunList:
+    """The searches; with `every` also the runs of commands that evaluate a kernel that they are given.
+
+    UsageError for a price that is none.
+    """
     price = parse_price(price_per_hour)
     with closing_database(db, read_only=True) as database:
-        return RunList(tuple(standings(database)), price)
+        found = standings(database)
+    shown = [each for each in found if every or is_search(each.run)]
+    return RunList(tuple(shown), price, left_out=len(found) - len(shown))
 
 
 def current_runs(db: str, price_per_hour: float | None = None) -> RunList:
@@ -110,7 +163,9 @@ def current_runs(db: str, price_per_hour: float | None = None) -> RunList:
 
 
 def _current_runs(database: Database) -> list[RunStatus]:
-    found = going_on(database) or standings(database)[:1]
+    every = standings(database)
+    searches = [each for each in every if is_search(each.run)]
+    found = [each for each in every if each.process is not None] or (searches or every)[:1]
     if not found:
         raise NoKernelError("nothing was searched in this database yet: run `evoflash search`.")
     return found

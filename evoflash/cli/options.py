@@ -19,7 +19,7 @@ from evoflash.app import catalogue
 from evoflash.app.search.stopping import progress_note
 from evoflash.errors import UsageError
 from evoflash.notices import heard_by, name_database, say
-from evoflash.paths import default_database
+from evoflash.paths import default_database, usual_places
 from evoflash.settings import MOST_SEED, ConfigFile, by_key, config_files, is_on, lookup, unknown
 from evoflash.views.terminal import PIPE_COLUMNS, json_text, stdout_console, tell
 from evoflash.written_files import replacing
@@ -169,7 +169,11 @@ Gpu = Annotated[
 ProblemText = Annotated[
     str, typer.Option("--problem", help="mission, s2k_d64,causal or b=,h=,hkv=,s=,d=,...")
 ]
-MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: the newest in the database.")]
+MaybeGpu = Annotated[
+    str | None,
+    typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: that of the newest search."),
+]
+MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: that of the newest search.")]
 Kind = Annotated[
     str | None,
     typer.Option("--kind", help=f"{', '.join(catalogue.export_kinds())}; default: by the path's ending."),
@@ -184,7 +188,7 @@ Db = Annotated[
         "--db",
         default_factory=default_database,
         callback=_remember,
-        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
+        show_default=f"{usual_places()['db']}, or EVOFLASH_DB",
         help="Database file or SQLAlchemy URL.",
     ),
 ]
@@ -193,7 +197,7 @@ Dbs = Annotated[
     typer.Option(
         "--db",
         default_factory=lambda: [default_database()],
-        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
+        show_default=f"{usual_places()['db']}, or EVOFLASH_DB",
         help="Database file or SQLAlchemy URL; several of them, each behind a --db, share one leaderboard.",
     ),
 ]
@@ -211,6 +215,10 @@ Evaluator = Annotated[
 WhichRun = Annotated[
     str | None,
     typer.Argument(help="A run's number or name (see `evoflash runs`); default: the newest search."),
+]
+RunOption = Annotated[
+    str | None,
+    typer.Option("--run", help="Only this run: its number or its name, as `evoflash runs` shows."),
 ]
 Replayed = Annotated[
     bool, typer.Option("--replayed", help="Look at searches on recordings, and at nothing else.")
@@ -231,6 +239,13 @@ PricePerHour = Annotated[
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=MOST_SEED, help="Runs with other seeds are other runs.")
 ]
+
+
+def one_run(argument: str | None, option: str | None) -> str | None:
+    """The run that was named, behind the command or with --run. UsageError where both were."""
+    if argument is not None and option is not None:
+        raise UsageError(f"'{argument}' and --run {option} both name a run: give one of them.")
+    return option if argument is None else argument
 
 
 def common(version: Version = False, verbose: Verbose = False, quiet: Quiet = False) -> None:

@@ -14,6 +14,7 @@ from evoflash.operation import CompileKey
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
+from evoflash.store import run_edits
 from evoflash.store.database import is_there
 from evoflash.store.store import open_store
 
@@ -90,7 +91,8 @@ def _stored_evaluation(exported: ExportRequest, db: str) -> Evaluation | None:
         return None
     where = str(exported.problem), exported.gpu.name
     with open_store(db, read_only=True) as store:
-        found = store.find(exported.genome.id)
+        within = run_edits.find(store.database, exported.run) if exported.run else None
+        found = store.find(exported.genome.id, within)
     return next((each for each in found if (each.problem, each.gpu) == where and each.is_correct), None)
 
 

@@ -50,6 +50,10 @@ class LaunchRefusedError(Exception):
     """A launch whose blocks wait for one another has more of them than fit on this GPU; nothing has run."""
 
 
+class GpuBusyError(Exception):
+    """A time cannot be trusted for what else runs on the GPU; nothing is said of the kernel."""
+
+
 @dataclass(frozen=True, slots=True)
 class PresentGpu:
     """The GPU of this machine as its driver reports it."""

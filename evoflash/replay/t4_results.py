@@ -27,7 +27,7 @@ from evoflash.space import Genome, Param, Value
 _VERSION = "1.0.0"
 _ESTIMATED = "estimated_time"
 # T4 has no word for a kernel that looked right and was too slow to be proven: it must not be read as correct.
-_WORDS = {Status.SCREENED: Status.TIMEOUT}
+_WORDS = {Status.SCREENED: Status.TIMEOUT, Status.UNMEASURED: Status.RUNTIME}
 _RUNGS = {
     Status.CONSTRAINTS: Rung.CHECKS,
     Status.COMPILE: Rung.COMPILE,

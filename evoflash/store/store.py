@@ -312,11 +312,12 @@ class Store:
         with self.database.reading() as connection:
             return connection.scalar(chosen) or 0
 
-    def find(self, genome_id_prefix: str) -> list[Evaluation]:
-        """Evaluations of the genomes whose id starts so, in any run: measured first, newest first."""
-        wanted = _EVAL.genome_id.startswith(genome_id_prefix.lower(), autoescape=True)
+    def find(self, genome_id_prefix: str, run: Run | None = None) -> list[Evaluation]:
+        """Evaluations of the genomes whose id starts so, in any run or one: measured first, newest first."""
+        wanted = [_EVAL.genome_id.startswith(genome_id_prefix.lower(), autoescape=True)]
+        wanted += [] if run is None else [_EVAL.run_id == run.id]
         with self.database.reading() as connection:
-            found = load(connection, wanted)[::-1]
+            found = load(connection, *wanted)[::-1]
             originals = {
                 run_id: load(connection, _EVAL.run_id == run_id) for run_id, e in found if e.duplicate_of
             }
@@ -368,6 +369,12 @@ class Store:
         """Every run, newest first."""
         with self.database.reading() as connection:
             return [rows.run_of(row) for row in connection.execute(newest_runs()).mappings()]
+
+    def runs_with_outcomes(self) -> set[int]:
+        """Ids of the runs that evaluated at least one candidate."""
+        chosen = sa.select(_EVAL.run_id).where(_EVAL.kind == "candidate").distinct()
+        with self.database.reading() as connection:
+            return set(connection.scalars(chosen))
 
     def baselines(self, run: Run) -> list[Baseline]:
         """The library kernels timed in the run, fastest first."""

@@ -30,7 +30,9 @@ _NUMBERS = ("run", "evaluated", "best us", "GPU min", "CPU min", "price")
 def print_runs(found: RunList, console: Console) -> None:
     """A row for each run, or a line that says what to do."""
     if not found.runs:
-        console.print("No run is stored: run `evoflash search` first.")
+        what = "search" if found.left_out else "run"
+        console.print(f"No {what} is stored: run `evoflash search` first.")
+        _say_left_out(found, console)
         return
     cells = zip(*(_cells(each, found.price_per_hour) for each in found.runs), strict=True)
     columns = [
@@ -39,6 +41,13 @@ def print_runs(found: RunList, console: Console) -> None:
         if any(column)
     ]
     print_table(columns, console)
+    _say_left_out(found, console)
+
+
+def _say_left_out(found: RunList, console: Console) -> None:
+    if found.left_out:
+        runs, are = ("run", "is") if found.left_out == 1 else ("runs", "are")
+        console.print(f"{found.left_out} {runs} of single kernels {are} left out: --all shows all.")
 
 
 def _cells(standing: RunStatus, price_per_hour: float | None) -> tuple[str, ...]:

@@ -194,6 +194,7 @@ STRIDED = {"flash_mma": (KEYS[1], VALUES), "flash_simt": (KEYS[0], {}), "flash_w
 
 @pytest.mark.parametrize("name", STRIDED)
 @pytest.mark.parametrize("tensor", "QKVO")
+@pytest.mark.sample(4)
 def test_a_stride_that_is_cut_to_32_bits_or_taken_from_another_tensor_is_found(name, tensor):
     key, values = STRIDED[name]
     family = load_family(name)

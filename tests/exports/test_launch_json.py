@@ -245,6 +245,7 @@ def test_a_problem_that_needs_several_kernels_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sample(4)
 def test_the_same_export_is_the_same_bytes(name):
     case = exported(name)
 

@@ -22,9 +22,9 @@ def test_a_screened_kernel_is_said_to_be_unproven_and_is_no_failure(tmp_path):
         key = RunKey(PROBLEM, "h200", Basis.MEASURED, "evolution", 0)
         run = store.begin(key, gpu_hash="", budget=2, argv=[], environment={})
         store.add(run, screened, Proposal(screened.genome))
-        assert kernel_report.describe_failures(failures(store)) == "1 evaluated, no failures."
+        assert kernel_report.describe_failures(failures(store, run)) == "1 evaluated, no failures."
         wrong = evaluation_of(2, Status.CORRECTNESS, Rung.CORRECTNESS)
         store.add(run, wrong, Proposal(wrong.genome))
-        assert kernel_report.describe_failures(failures(store)).startswith("2 evaluated, 1 failed:")
+        assert kernel_report.describe_failures(failures(store, run)).startswith("2 evaluated, 1 failed:")
     words = "7.50 us measured, by a short look: not proven to be right"
     assert screened.time == words

@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Arch, Db, Force, Gpu, Json, Kind, MaybeProblem, Prefix, Quiet, Verbose
+from evoflash.cli.options import (
+    Arch,
+    Db,
+    Force,
+    Json,
+    Kind,
+    MaybeGpu,
+    MaybeProblem,
+    Prefix,
+    Quiet,
+    RunOption,
+    Verbose,
+)
 from evoflash.errors import UsageError
 from evoflash.views.terminal import json_text, tell
 
@@ -24,8 +36,9 @@ def best(
         bool | None,
         typer.Option(help="The shipped archive's kernel, or never; default: where the database has none."),
     ] = None,
-    gpu: Gpu = None,
+    gpu: MaybeGpu = None,
     problem: MaybeProblem = None,
+    run: RunOption = None,
     db: Db,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -48,7 +61,7 @@ def best(
         raise UsageError("--kind and --arch say how --export writes the kernel: add --export PATH.")
     if prefix is not None and not (export or show):
         raise UsageError("--prefix names what an exported file holds: add --export PATH or --show.")
-    chosen = answer.best(db, problem=problem, gpu=gpu, archive=archive, argv=sys.argv[1:])
+    chosen = answer.best(db, problem=problem, gpu=gpu, archive=archive, argv=sys.argv[1:], run=run)
     if show:
         typer.echo(chosen.cuda(prefix), nl=False)
         return

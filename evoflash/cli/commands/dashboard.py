@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Force, Quiet, WhichRun, interrupt_in_words
+from evoflash.cli.options import Db, Force, Quiet, RunOption, WhichRun, interrupt_in_words, one_run
 from evoflash.errors import UsageError
 from evoflash.notices import say
 
@@ -14,6 +14,7 @@ from evoflash.notices import say
 def dashboard(
     run: WhichRun = None,
     *,
+    run_option: RunOption = None,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="Keep the study: SQLite, or *.log, a journal."),
@@ -44,7 +45,7 @@ def dashboard(
         studies.check_free(host, port)
     with tempfile.TemporaryDirectory() as folder:
         path = out or Path(folder) / "study.log"
-        trials = studies.write_study(db, run, path)
+        trials = studies.write_study(db, one_run(run, run_option), path)
         if out is not None:
             say(f"wrote {out}: {trials} trials.")
         if serve:

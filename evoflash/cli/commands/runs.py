@@ -25,10 +25,24 @@ def group() -> typer.Typer:
     return app
 
 
-def runs(ctx: typer.Context, *, price_per_hour: PricePerHour = None, db: Db, as_json: Json = False) -> None:
+def runs(
+    ctx: typer.Context,
+    *,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Also the runs of evaluate, verify, remeasure, baselines and of the archive's kernels.",
+        ),
+    ] = False,
+    price_per_hour: PricePerHour = None,
+    db: Db,
+    as_json: Json = False,
+) -> None:
     """The searches of a database, newest first.
 
-    How far each is, its best time, whether it is going on, and what it took of GPU and CPU.
+    How far each is, its best time, whether it is going on, and what it took of GPU and CPU. Commands that
+    evaluate a kernel which they are given store it as a run of its own, which --all shows.
 
     Example: evoflash runs
     """
@@ -37,7 +51,7 @@ def runs(ctx: typer.Context, *, price_per_hour: PricePerHour = None, db: Db, as_
     from evoflash.app.runs import list_runs
     from evoflash.views.runs import print_runs
 
-    show(list_runs(db, price_per_hour), print_runs, as_json=as_json)
+    show(list_runs(db, price_per_hour, every=every), print_runs, as_json=as_json)
 
 
 def rename(

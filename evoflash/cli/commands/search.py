@@ -79,7 +79,7 @@ def search(
     ] = None,
     seed: Seed = 0,
     family: Annotated[
-        str | None, typer.Option(help="Kernel family; default: the one that fits the GPU.")
+        str | None, typer.Option(help="Kernel family; default: all that fit the GPU and the problem.")
     ] = None,
     objective: Annotated[
         str | None,

@@ -13,7 +13,7 @@ import report_cases as cases
 from tables import table_of_cases
 
 from evoflash.app.report import collect, record
-from evoflash.app.runs import closing_database
+from evoflash.app.runs import closing_database, find_run
 from evoflash.app.search.session import pairs_of, read_pairs
 from evoflash.cli import program as cli
 from evoflash.errors import NoKernelError, StoreError, UsageError, without_passwords
@@ -29,7 +29,7 @@ from evoflash.views.html.report import html
 def reported(path: Path, wanted: str | None = None, **asked: float) -> dict:
     with closing_database(str(path), read_only=True) as database:
         store = Store(database)
-        run = collect.find_run(database, store, wanted)
+        run = find_run(store, wanted)
         return json.loads(json.dumps(collect.collect(database, store, run, **asked).as_dict()))
 
 
