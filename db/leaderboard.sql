@@ -7,7 +7,8 @@ WITH scored AS (
         e.id AS evaluation, e.kind, COALESCE(g.family, e.name) AS name, e.genome_id, g.values_json,
         e.score_us, e.protocol, e.energy_mj, e.bound, e.model_version, e.created,
         -- One number has no spread; an older evoflash stored an estimate as one sample of no width.
-        CASE WHEN e.n > 1 THEN e.p10_us END AS p10_us, CASE WHEN e.n > 1 THEN e.p90_us END AS p90_us,
+        CASE WHEN e.n > 1 AND e.protocol <> 'model' THEN e.p10_us END AS p10_us,
+        CASE WHEN e.n > 1 AND e.protocol <> 'model' THEN e.p90_us END AS p90_us,
         CASE WHEN e.protocol = 'model' THEN 0 ELSE e.n END AS n, g.version AS family_version,
         r.id AS run, r.problem, r.gpu, r.basis, r.seed, r.reported_flops,
         -- As evoflash/evaluation.py names a search.

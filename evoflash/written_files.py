@@ -51,7 +51,7 @@ def is_ours(path: Path) -> bool:
         content = path.read_bytes()
     except OSError:
         return True  # writing says what is wrong
-    return not content or _digest(content) in _known()
+    return not content or _digest(content) in _known_digests()
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -111,7 +111,7 @@ def _list() -> Path:
     return state_dir() / "written-files"
 
 
-def _known() -> set[str]:
+def _known_digests() -> set[str]:
     try:
         return _written_here.union(_list().read_text(encoding="ascii").split())
     except (OSError, UnicodeDecodeError):
@@ -119,7 +119,7 @@ def _known() -> set[str]:
 
 
 def _keep(digest: str) -> None:
-    if digest in _known():
+    if digest in _known_digests():
         return
     _written_here.add(digest)
     place = _list()

@@ -141,7 +141,7 @@ class Recording:
         return sorted(o.time_us for o in self.space.outcomes.values() if o.time_us < math.inf)
 
     @property
-    def screened(self) -> int:
+    def screened_count(self) -> int:
         """How many of its genomes looked right and were not proven."""
         return sum(o.status is Status.SCREENED for o in self.space.outcomes.values())
 
@@ -156,7 +156,7 @@ class Recording:
             size,
             len(times_us),
             times_us[0],
-            screened=self.screened,
+            screened=self.screened_count,
             model_version=self.model_version,
         )
 
