@@ -77,7 +77,9 @@ class _Start(Popen):
         try:
             command = spawn.get_command_line(tracker_fd=tracker, pipe_handle=reads)
             self.pid = util.spawnv_passfds(
-                os.fsencode(spawn.get_executable()), command, [*self._fds, reads, begins]
+                os.fsencode(spawn.get_executable()),
+                command,
+                [*self._fds, reads, begins],  # type: ignore[list-item]
             )
             self.sentinel = begun
             with open(writes, "wb", closefd=False) as pipe:

@@ -92,7 +92,7 @@ class Kernel:
     def time(self) -> str:
         """The time in words, with a mark where it is no measurement: `~12.92 us ESTIMATED by ...`."""
         if self.archived is not None:
-            return kernel_report.archived_time(self.archived)
+            return self.archived.time
         return self.evaluation.time
 
     @cached_property

@@ -1,5 +1,6 @@
 """Finds the best kernel known for a problem, in the database or in the shipped archive. Searches nothing.
 
+What was measured goes before what was estimated: this database's kernel, then the archive's, then estimates.
 A kernel of the archive is never taken on trust. Where the archive's GPU is present, its kernel passes every
 check of a candidate and is timed again; elsewhere the emulator checks it, and its time is shown as one that
 was measured on another machine.
@@ -13,15 +14,16 @@ from evoflash.app.evaluate import emulate, measure_genomes
 from evoflash.app.export import cuda_of, request_of
 from evoflash.app.runs import find_run
 from evoflash.app.search.session import RunResult
-from evoflash.champions import Champion, champion_today
+from evoflash.champions import Champion
+from evoflash.champions.evidence import archived_for
 from evoflash.errors import DeviceError, NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation, Rung
+from evoflash.evaluation import Evaluation, Rung
 from evoflash.exports.exported import ExportRequest
 from evoflash.gpu.launcher import present_spec
 from evoflash.notices import say
 from evoflash.problem import canonical, parse_problem
 from evoflash.space import Genome
-from evoflash.specs import GpuSpec, canonical_gpu, load_gpu
+from evoflash.specs import GpuSpec, canonical_gpu, known_gpus, load_gpu
 from evoflash.store.database import is_there
 from evoflash.store.store import Store, open_store
 
@@ -35,6 +37,9 @@ class BestKernel:
     evaluation: Evaluation  # without a time where the archive's kernel was checked and not timed
     archived: Champion | None = None  # where it is the archive's kernel
     result: RunResult | None = None  # what timing the archive's kernel here came to
+    estimated: Evaluation | None = (
+        None  # the database's fastest estimate, where the archive's kernel goes before it
+    )
 
     @property
     def genome(self) -> Genome:
@@ -73,9 +78,20 @@ class BestKernel:
             "rung": Rung.PREFLIGHT.value,
             "score_us": None,
             "archived": {name: value for name, value in asdict(known).items() if name not in apart},
+            "estimated": _brief(self.estimated),
             "builds": here["builds"],
             "verdicts": here["verdicts"],
         }
+
+
+def _brief(estimated: Evaluation | None) -> dict[str, Any] | None:
+    if estimated is None:
+        return None
+    return {
+        "genome": estimated.genome.id,
+        "score_us": estimated.score_us,
+        "model_version": estimated.model_version,
+    }
 
 
 def best(
@@ -87,26 +103,27 @@ def best(
     argv: Sequence[str],
     run: str | None = None,
 ) -> BestKernel:
-    """The kernel to use: the database's, or where it has none for this problem and GPU the archive's.
+    """The kernel to use: measured in the database, else of the archive, else estimated in the database.
 
-    With `run`, a number or a name, that run's own best, and never the archive's. `archive`: True asks the
-    archive alone, False never. NoKernelError or StoreError when nothing is known.
+    Without `problem` or `gpu` they are those of the newest kernel of the database. With `run`, a number or a
+    name, that run's own best, and never the archive's. `archive`: True asks the archive alone, False never.
+    NoKernelError or StoreError when nothing is known.
     """
     if run is not None:
         return _best_of_run(db, run, problem=problem, gpu=gpu, archive=archive)
-    stored = None if archive else _stored_best(db, problem, gpu)
-    is_wanted = archive is not False and (stored is None or stored.basis is Basis.ESTIMATED)
-    known = _champion(problem, gpu) if is_wanted else None
-    if known is not None and stored is None:
-        return _from_archive(known, db, argv)
-    if archive and problem is None:
+    stored = None if archive and problem else _stored_best(db, problem, gpu)
+    is_wanted = archive is not False and (archive or stored is None or stored.is_estimate)
+    known = _champion(stored, problem, gpu) if is_wanted else None
+    if known is not None:
+        return _from_archive(known, stored, db, argv)
+    if archive and problem is None and stored is None:
         raise UsageError("--archive needs to know for what: add --problem.")
     if archive:
         raise NoKernelError(
             f"the archive has no kernel for {_problem_on_gpu(problem, gpu)}: run `evoflash search`."
         )
-    if known is not None:
-        say(f"the archive has one that was measured on {known.device}: `evoflash best --archive`.")
+    if stored is None:
+        _say_who_has(problem, gpu, archive=archive is not False)
     with open_store(db, read_only=True) as store:
         return BestKernel(_find_best(store, problem=problem, gpu=gpu))
 
@@ -123,6 +140,7 @@ def _best_of_run(
         raise NoKernelError(
             f"run {run.id} has no correct kernel: `evoflash show --failures --run {run.id}` says why."
         )
+    _say_what_it_is(winner)
     return BestKernel(winner)
 
 
@@ -133,6 +151,19 @@ def _stored_best(db: str, problem: str | None, gpu: str | None) -> Evaluation | 
         return store.best(canonical(problem), canonical_gpu(gpu))
 
 
+def _say_who_has(problem: str | None, gpu: str | None, *, archive: bool) -> None:
+    """NoKernelError that names the GPUs whose archive has the problem, where none was asked for."""
+    if problem is None or gpu is not None or not archive:
+        return
+    has = [name for name in known_gpus() if archived_for(str(parse_problem(problem)), name)]
+    if has:
+        words = " or ".join(f"--gpu {name}" for name in has)
+        raise NoKernelError(
+            f"no correct kernel for '{problem}' in the database; the archive has one: add {words}, "
+            "or run `evoflash search`."
+        )
+
+
 def _find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluation:
     """The store's kernel for a problem and a GPU, by default its newest ones. NoKernelError without one."""
     winner = store.best(canonical(problem), canonical_gpu(gpu))
@@ -141,33 +172,45 @@ def _find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluat
         raise NoKernelError(
             f"no correct kernel {where or 'yet'} in the database: run `evoflash search` first."
         )
-    if winner.basis is Basis.ESTIMATED:
-        say(
-            "all there is is an estimate: the kernel is checked by the emulator, its time was never measured."
-        )
+    _say_what_it_is(winner)
     return winner
+
+
+def _say_what_it_is(winner: Evaluation) -> None:
+    """Of an estimate, that it is one, and what the archive measured for this."""
+    if winner.is_estimate:
+        known = _all_there_is(winner)
+        say(f"{known}: the kernel is checked by the emulator, its time was never measured.")
+
+
+def _all_there_is(winner: Evaluation) -> str:
+    known = archived_for(winner.problem, winner.gpu)
+    if known is not None:
+        return f"the archive has {known.genome.id}, {known.time}; the database has an estimate"
+    return "all there is is an estimate"
 
 
 def _problem_on_gpu(problem: str | None, gpu: str | None) -> str:
     return f"'{problem}' on {gpu or 'this GPU'}"
 
 
-def _champion(problem: str | None, gpu: str | None) -> Champion | None:
-    """The archive's kernel for exactly this problem, where it is still valid; by default on this GPU."""
-    if problem is None:
+def _champion(stored: Evaluation | None, problem: str | None, gpu: str | None) -> Champion | None:
+    """The archive's kernel for exactly what is asked for, by default what `stored` is for, else this GPU."""
+    what = problem or (stored.problem if stored else None)
+    if what is None:
         return None
     try:
-        spec = load_gpu(gpu) if gpu else present_spec(None)
+        name = canonical_gpu(gpu) or (stored.gpu if stored else present_spec(None).name)
     except DeviceError:
         return None
-    return champion_today(parse_problem(problem), spec)
+    return archived_for(str(parse_problem(what)), name)
 
 
-def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> BestKernel:
+def _from_archive(known: Champion, estimated: Evaluation | None, db: str, argv: Sequence[str]) -> BestKernel:
     try:
         spec = present_spec(known.gpu)
     except DeviceError:
-        return _check_archived(known)
+        return _check_archived(known, estimated)
     return _measure_archived(known, spec, db, argv)
 
 
@@ -176,7 +219,7 @@ def _from_archive(known: Champion, db: str, argv: Sequence[str]) -> BestKernel:
 
 def _measure_archived(known: Champion, spec: GpuSpec, db: str, argv: Sequence[str]) -> BestKernel:
     """Every check and the final timing on this GPU, stored as a run of its own."""
-    say(f"the archive has {known.genome.id} ({provenance(known)}): checking it and timing it again here.")
+    say(f"the archive has {known.genome.id} ({known.measured_on}): checking it and timing it again here.")
     what = parse_problem(known.problem)
     with open_store(db) as store:
         result = measure_genomes(store, what, spec, [known.genome], strategy=STRATEGY, argv=argv)
@@ -189,21 +232,16 @@ def _measure_archived(known: Champion, spec: GpuSpec, db: str, argv: Sequence[st
 # ---- where the GPU is not
 
 
-def _check_archived(known: Champion) -> BestKernel:
+def _check_archived(known: Champion, estimated: Evaluation | None) -> BestKernel:
     """Compiled for the GPU and checked by the emulator; nothing is estimated and nothing stored."""
     say(f"no {known.gpu} here: the archived kernel is checked by the CPU emulator, not timed.")
     checked = emulate(known.genome, parse_problem(known.problem), load_gpu(known.gpu))
     if not checked.is_correct:
         raise _rejection(known, f"{checked.status} at {checked.rung}, {checked.reason}")
-    return BestKernel(checked, known)
+    return BestKernel(checked, known, estimated=estimated)
 
 
 def _rejection(known: Champion, reason: str) -> NoKernelError:
     return NoKernelError(
         f"the archived kernel {known.genome.id} is not right here ({reason}): run `evoflash search`."
     )
-
-
-def provenance(known: Champion) -> str:
-    """Where and when a kernel of the archive was measured."""
-    return f"archived, measured on {known.device}, {known.date}"

@@ -117,15 +117,13 @@ def write_page(path: Path, text: str, *, says_size: bool = False) -> None:
     say(f"wrote {path}" + (f" ({len(text.encode()) / 1024:.0f} KB)" if says_size else ""))
 
 
-def export_commands(genome: Genome, problem: str, gpu: str, *, is_known: bool = True) -> list[str]:
+def export_commands(genome: Genome, problem: str, gpu: str) -> list[str]:
     """The commands that export it, one for each kernel that its problem needs.
 
-    `is_known`: the id is enough, because it was evaluated for one problem and GPU only.
+    Problem and GPU are in it: the id alone would do only until the genome is evaluated for another one.
     """
     parts = _one_kernel_each(problem, load_gpu(gpu).arch)
     base = f"evoflash export {genome.id}{db_words()}"
-    if len(parts) == 1 and is_known:
-        return [base]
     return [f"{base} --problem {part} --gpu {gpu}" for part in parts]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from evoflash.app.runs import find_run
 from evoflash.champions import champions, of_today
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.evaluation import Evaluation, Run
+from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.kernels.family import load_family
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
@@ -53,6 +53,14 @@ def known_genome(
         ids[0],
     )
     return _valid(here[0][0], parse_problem(what), load_gpu(where))
+
+
+def stored_evaluations(prefix: str, db: str) -> list[Evaluation]:
+    """Those of the genomes whose id starts so, of recordings none; none where there is no database."""
+    if not is_there(db):
+        return []
+    with open_store(db, read_only=True) as store:
+        return [each for each in store.find(prefix) if each.basis is not Basis.REPLAYED]
 
 
 def _stored_matches(prefix: str, db: str, run: str | None) -> list[Known]:

@@ -5,7 +5,10 @@ SMs (`starts_from`), whose champions and past searches are a start too. A champi
 and an answer, on its own GPU, only once it was checked again (app/best.py). Which problems are near one
 another is told here.
 
-<gpu>_searches.json.gz holds outcomes of searches for other problems, which a new search may learn from.
+<gpu>_searches.json.gz holds outcomes of searches for other problems, which a new search may learn from;
+<gpu>_estimates.json what the performance model says of the champions.
+
+    evidence  What is known of the time of one kernel, and how far the performance model is off
 """
 
 import gzip
@@ -15,7 +18,7 @@ import math
 import tomllib
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +51,40 @@ class Champion:
     rivals_us: Mapping[str, float]  # by baseline name
     source: str  # the record or database that says so
     command: str  # what measured it
+    # Libraries that did not run then: cuDNN's time of that run times their ratio to cuDNN of another day.
+    bridged_us: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def fastest_rival(self) -> tuple[str, float] | None:
+        """The library that came nearest or was ahead, bridged ones among them, and its time in us."""
+        return min({**self.rivals_us, **self.bridged_us}.items(), key=lambda each: each[1], default=None)
+
+    @property
+    def measured_on(self) -> str:
+        """Where and when it was measured."""
+        return f"archived, measured on {self.device}, {self.date}"
+
+    @property
+    def time(self) -> str:
+        """The time with its mark: it was measured on another machine."""
+        return f"{self.us:.2f} us, {self.measured_on}"
+
+    @property
+    def rivals_in_words(self) -> str:
+        """The libraries' times, and how the fastest of them stands to the kernel; empty where none ran."""
+        if self.fastest_rival is None:
+            return ""
+        ran, bridged = sorted(self.rivals_us.items(), key=_us), sorted(self.bridged_us.items(), key=_us)
+        said = [f"in the same run {', '.join(f'{name} {us:.2f} us' for name, us in ran)}"] if ran else []
+        said += [f"bridged by way of cuDNN {', '.join(f'{n} {us:.2f} us' for n, us in bridged)}"] * bool(
+            bridged
+        )
+        name, us = self.fastest_rival
+        return f"{'; '.join(said)}; the fastest of them, {name}, takes {us / self.us:.2f} times as long"
+
+
+def _us(named: tuple[str, float]) -> float:
+    return named[1]
 
 
 @cache

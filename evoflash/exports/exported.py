@@ -6,7 +6,8 @@ Known is what the database says of the genome, or the shipped archive. Renders a
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evoflash.champions import Champion, champion_today
+from evoflash.champions import Champion
+from evoflash.champions.evidence import known_times
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation
 from evoflash.kernels.standalone import reproducing_command, valid_genome
@@ -31,6 +32,7 @@ class ExportRequest:
     archived: Champion | None = None  # where it is the shipped archive's, measured on another machine
     db: str = ""  # the database that the evaluation is in
     prefix: str | None = None  # of the C symbols of kernel.cu
+    is_other: bool = False  # it was evaluated, and its code was another then
     run: str | None = None  # number or name of the run whose evaluation of it is meant; None: any
 
     @property
@@ -82,20 +84,10 @@ def gpus_of(archs: Sequence[str], genome: Genome, problem: Problem, gpu: GpuSpec
 
 def with_evaluation(exported: ExportRequest, db: str) -> ExportRequest:
     """The same with its evaluation, measured before estimated, and its entry in the archive."""
-    evaluation = _stored_evaluation(exported, db)
-    return replace(exported, evaluation=evaluation, archived=_archived_champion(exported), db=db)
-
-
-def _stored_evaluation(exported: ExportRequest, db: str) -> Evaluation | None:
-    if not is_there(db):
-        return None
-    where = str(exported.problem), exported.gpu.name
-    with open_store(db, read_only=True) as store:
-        within = run_edits.find(store.database, exported.run) if exported.run else None
-        found = store.find(exported.genome.id, within)
-    return next((each for each in found if (each.problem, each.gpu) == where and each.is_correct), None)
-
-
-def _archived_champion(exported: ExportRequest) -> Champion | None:
-    known = champion_today(exported.problem, exported.gpu)
-    return known if known is not None and known.genome == exported.genome else None
+    found: list[Evaluation] = []
+    if is_there(db):
+        with open_store(db, read_only=True) as store:
+            within = run_edits.find(store.database, exported.run) if exported.run else None
+            found = store.find(exported.genome.id, within)
+    known = known_times(exported.genome, exported.problem, exported.gpu, found)
+    return replace(exported, evaluation=known.measured or known.estimated, archived=known.archived, db=db)

@@ -13,6 +13,7 @@ from typing import Any
 
 from evoflash import runtime
 from evoflash.errors import UsageError
+from evoflash.evaluation import Basis
 from evoflash.exports.cubin import write_artefact
 from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import artefact
@@ -67,6 +68,8 @@ def by_members(rule: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[int,
 _FORMAT, _VERSION = "evoflash portfolio", 1  # of runtime/torch_portfolio.py, which imports torch
 _MODULES = (*MODULES, *TORCH_MODULES, "dispatch", "torch_portfolio")
 _INIT = '''"""Attention for PyTorch: {count} kernels for {gpu}, chosen by evoflash for {shapes} shapes.
+
+{chosen_by}
 
     from {name} import attention
     out = attention(q, k, v, causal=True)         # (batch, heads, seq, head_dim); layout="bshd" for the other
@@ -148,7 +151,18 @@ def _fill(package: Package, folder: Path, name: str) -> None:
         write_text(folder / f"{module}.py", text)
     write_text(folder / "portfolio.json", json.dumps(_description(package), indent=1) + "\n")
     gpu, count = package.members[0].exported.gpu.name, len({m.exported.genome.id for m in package.members})
-    write_text(folder / "__init__.py", _INIT.format(count=count, gpu=gpu, shapes=package.shapes, name=name))
+    words = {"count": count, "gpu": gpu, "shapes": package.shapes, "name": name}
+    write_text(folder / "__init__.py", _INIT.format(**words, chosen_by=_chosen_by(package)))
+
+
+def _chosen_by(package: Package) -> str:
+    """Where the times are from by which the kernels were chosen."""
+    if package.summary.get("basis") == Basis.MEASURED.value:
+        return "They were chosen by times that were measured on that GPU."
+    return (
+        "They were chosen by ESTIMATES of a performance model: no time was measured, and regrets are estimates, too.\n"
+        "Choose again on the GPU before you rely on them."
+    )
 
 
 def _description(package: Package) -> dict[str, Any]:

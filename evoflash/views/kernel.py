@@ -1,14 +1,15 @@
 """Shows one kernel, two compared, the outcome of a search or a run's failures, as text. Changes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from evoflash.app.best import BestKernel, provenance
+from evoflash.app.best import BestKernel
 from evoflash.app.compare import ComparisonResult, ComparisonRun, PairResult
 from evoflash.app.evaluate import EvaluationResult
 from evoflash.app.export import export_commands
 from evoflash.app.known import FailureCounts, nearest_seed
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
+from evoflash.champions.evidence import archived_kernel, error_in_words, known_times, percent_of
 from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.gpu.timing.paired import PairedComparison
@@ -22,10 +23,7 @@ from evoflash.views.runs import cost_in_words
 
 def describe(evaluations: list[Evaluation]) -> str:
     """Everything known, one block for each evaluation."""
-    is_known = len({(e.problem, e.gpu) for e in evaluations}) == 1
-    return "\n\n".join(
-        "\n".join([*_head(e), *_checks(e.verdicts), *_tail(e, is_known=is_known)]) for e in evaluations
-    )
+    return "\n\n".join("\n".join([*_head(e), *_checks(e.verdicts), *_tail(e)]) for e in evaluations)
 
 
 def brief(evaluation: Evaluation) -> str:
@@ -143,12 +141,30 @@ def _head(evaluation: Evaluation) -> list[str]:
         values_line(evaluation.genome, evaluation.problem, evaluation.gpu),
         f"problem   {evaluation.problem}   on {evaluation.gpu}",
         f"status    {evaluation.status}, reached {evaluation.rung}" + _after(evaluation.reason, ": "),
-        f"time      {evaluation.time}",
-    ]
-    lines += [
-        f"          {_timing(timing, is_estimate=evaluation.is_estimate)}" for timing in evaluation.timings
+        *_times(evaluation),
     ]
     return [*lines, *map(describe_build, evaluation.builds)]
+
+
+def _times(evaluation: Evaluation) -> Iterator[str]:
+    """Its time; of an estimate first what is known better, and how far the model is off elsewhere."""
+    known, label = None, "time"
+    if evaluation.is_estimate:
+        known = archived_kernel(evaluation.genome, evaluation.problem, evaluation.gpu)
+    if known is not None:
+        yield f"time      {known.time}"
+        yield f"          {known.protocol}" + _after(known.rivals_in_words, "; ")
+        label = "estimate"
+    more = (
+        f", {percent_of(evaluation.score_us / known.us)} than measured"
+        if known and evaluation.score_us
+        else ""
+    )
+    yield f"{label:10}{evaluation.time}{more}"
+    for timing in evaluation.timings:
+        yield f"          {_timing(timing, is_estimate=evaluation.is_estimate)}"
+    if evaluation.basis is Basis.ESTIMATED and evaluation.score_us:
+        yield from (f"model     {words}" for words in error_in_words(evaluation.gpu))
 
 
 def describe_build(build: Build) -> str:
@@ -174,9 +190,9 @@ def describe_checks(verdicts: Sequence[Verdict]) -> str:
     return f"checked   {shapes} shapes, all passed; worst rel L2 {worst.rel_l2:.1e} ({worst.workload})"
 
 
-def _tail(evaluation: Evaluation, *, is_known: bool = True) -> list[str]:
+def _tail(evaluation: Evaluation) -> list[str]:
     genome, problem, gpu = evaluation.genome, evaluation.problem, evaluation.gpu
-    lines = [f"again     {line}" for line in export_commands(genome, problem, gpu, is_known=is_known)]
+    lines = [f"again     {line}" for line in export_commands(genome, problem, gpu)]
     if spent := seconds_by_rung(evaluation):
         lines.insert(0, f"spent     {', '.join(f'{rung} {s:.2f} s' for rung, s in spent.items())}")
     if evaluation.basis is Basis.ESTIMATED and evaluation.is_correct:
@@ -199,20 +215,20 @@ def describe_best(answer: BestKernel) -> str:
     if answer.archived is None:
         return brief(answer.evaluation)
     if answer.result is None:
-        return describe_archived(answer.archived, answer.evaluation)
-    return f"{describe_result(answer.result)}\narchive   {archived_time(answer.archived)}"
+        return describe_archived(answer.archived, answer.evaluation, answer.estimated)
+    return f"{describe_result(answer.result)}\narchive   {answer.archived.time}"
 
 
-def describe_archived(known: Champion, checked: Evaluation) -> str:
-    """A kernel of the archive that was checked here and not timed."""
-    baselines = ", ".join(f"{name} {us:.2f} us" for name, us in known.rivals_us.items())
+def describe_archived(known: Champion, checked: Evaluation, estimated: Evaluation | None = None) -> str:
+    """A kernel of the archive that was checked here and not timed, and the database's fastest estimate."""
     lines = [
         f"kernel    {known.genome.id}  {known.genome.family}",
         values_line(known.genome, known.problem, known.gpu),
         f"problem   {known.problem}   on {known.gpu}",
         "status    correct in the emulator, not run on a GPU here",
-        f"time      {archived_time(known)}",
-        f"          {known.protocol}" + (f"; in the same run {baselines}" if baselines else ""),
+        f"time      {known.time}",
+        f"          {known.protocol}" + _after(known.rivals_in_words, "; "),
+        *([f"estimate  {_estimate_beside(estimated, known)}"] if estimated else []),
         *map(describe_build, checked.builds),
         describe_checks(checked.verdicts),
         f"source    {known.source}",
@@ -221,9 +237,13 @@ def describe_archived(known: Champion, checked: Evaluation) -> str:
     return "\n".join([*lines, *(f"again     {command}" for command in again)])
 
 
-def archived_time(known: Champion) -> str:
-    """The archive's time with its mark: it was measured on another machine."""
-    return f"{known.us:.2f} us, {provenance(known)}"
+def _estimate_beside(estimated: Evaluation, known: Champion) -> str:
+    """What the database's fastest estimate is worth beside a measured kernel."""
+    if estimated.genome == known.genome:
+        return (
+            f"of this kernel: {known_times(known.genome, known.problem, known.gpu, [estimated]).calibration}"
+        )
+    return f"{estimated.genome.id} of the database is {estimated.time}; `evoflash best --no-archive` shows it"
 
 
 _HOW_TIMED = {

@@ -239,19 +239,19 @@ def _of_launch(read: _Reading) -> Claim:
     """The launch.json of an exported folder; its cubins are claim_sources.py's."""
     kernel, verified = read.table("kernel"), read.table("verified")
     noted = verified.table("environment")
-    status = verified.text("status")
+    status, is_archived = verified.text("status"), verified.text("basis") == "archived"
     images = read.table("images")
     return kernel.claim(
         kernel.text("family"),
         problem=read.text("problem"),
         gpu=read.text("gpu"),
         genome_id=kernel.text("genome"),
-        basis=verified.basis(),
+        basis=Basis.MEASURED if is_archived else verified.basis(),
         status=status if status in list(Status) else Status.CORRECT.value,
         time_us=_score(read.tables("timings")),
         builds=tuple(
             ClaimedBuild(arch, registers=images.table(arch).count("registers")) for arch in images.data
         ),
-        device=noted.text("gpu"),
-        driver=noted.text("driver_cuda"),
+        device=verified.text("archived") if is_archived else noted.text("gpu"),
+        driver="" if is_archived else noted.text("driver_cuda"),
     )

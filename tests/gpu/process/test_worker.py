@@ -390,7 +390,7 @@ def test_without_a_gpu_the_worker_says_what_to_do():
     try:
         present_gpu()
     except DeviceError:
-        with pytest.raises(DeviceError, match=r"--evaluator emulated|pip install"):
+        with pytest.raises(DeviceError, match=r"search --gpu h200|pip install"):
             GpuWorker()
     else:
         pytest.skip("there is a GPU here")
