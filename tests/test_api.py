@@ -24,8 +24,6 @@ from evoflash.space import Genome
 ERRORS = ("DeviceError", "EvoflashError", "NoKernelError", "StoreError", "TemplateError", "UsageError")
 _LOADERS = ("load_family", "parse_problem")
 FIRST = [name for name in evoflash.__all__ if name[0].islower() and name not in _LOADERS]
-    name for name in evoflash.__all__ if name[0].islower() and name not in ("load_family", "parse_problem")
-]
 
 
 @pytest.fixture(scope="module")

@@ -43,9 +43,9 @@ def evaluations(
     """All that a run evaluated, in its order: correct, screened, failed and duplicate kernels.
 
     A row for each has the genome's id, family and values (`values`, and each gene as `gene.NAME`), the
-    operator and the parents, status, rung and reason, the time in us with its basis and model, the compiler's registers,
-    spills and shared memory, and what the kernel duplicates. By default it is the newest search, of `problem`
-    and `gpu` where these are given. NoKernelError where no search fits.
+    operator and the parents, status, rung and reason, the time in us with its basis and model, the compiler's
+    registers, spills and shared memory, and what the kernel duplicates. By default it is the newest search,
+    of `problem` and `gpu` where these are given. NoKernelError where no search fits.
 
     >>> import evoflash
     >>> [row["status"] for row in evoflash.evaluations(gpu="l4")][:1]

@@ -19,14 +19,14 @@ def in_python_words(call: CallT) -> CallT:
     names = frozenset(inspect.signature(call).parameters)
 
     @functools.wraps(call)
-    def called(*arguments: Any, **options: Any) -> Any:
+    def wrapper(*arguments: Any, **options: Any) -> Any:
         try:
             return call(*arguments, **options)
         except EvoflashError as error:
             error.args = (python_words(str(error), names), *error.args[1:])
             raise
 
-    return cast("CallT", called)
+    return cast("CallT", wrapper)
 
 
 def python_words(message: str, names: frozenset[str]) -> str:

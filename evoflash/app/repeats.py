@@ -31,7 +31,7 @@ class Repeat:
     best_us: tuple[float, ...]
 
     @property
-    def evaluated(self) -> int:
+    def evaluations(self) -> int:
         """Distinct kernels."""
         return len(self.best_us)
 
@@ -53,7 +53,7 @@ class RepeatedSearch:
     @property
     def evaluations(self) -> int:
         """As many as every run has spent."""
-        return min(each.evaluated for each in self.repeats)
+        return min(each.evaluations for each in self.repeats)
 
     def quartiles(self, after: int) -> tuple[float, float, float]:
         """Of the runs' best times after so many evaluations; infinite where too few runs have one."""
@@ -64,16 +64,19 @@ class RepeatedSearch:
     def as_dict(self) -> dict[str, Any]:
         """Each run's curve, and the quartiles after each evaluation; None where there is no time yet."""
         key = self.run.key
-        bands = [[_known(us) for us in self.quartiles(n)] for n in range(1, self.evaluations + 1)]
+        runs = [asdict(each) | {"best_us": list(map(_finite_or_none, each.best_us))} for each in self.repeats]
+        bands = [[_finite_or_none(us) for us in self.quartiles(n)] for n in range(1, self.evaluations + 1)]
         return {
             **key.as_dict() | {"seed": [each.seed for each in self.repeats]},
             "estimated": self.is_estimate,
-            "runs": [asdict(each) | {"best_us": list(map(_known, each.best_us))} for each in self.repeats],
+            "runs": [
+                asdict(each) | {"best_us": list(map(_finite_or_none, each.best_us))} for each in self.repeats
+            ],
             "quartiles_us": bands,
         }
 
 
-def _known(us: float) -> float | None:
+def _finite_or_none(us: float) -> float | None:
     return us if math.isfinite(us) else None
 
 
@@ -118,10 +121,10 @@ def compare_runs(db: str, first: str, second: str) -> SearchComparison:
         if one.id == other.id:
             raise UsageError(f"both are run {one.id}: name two runs.")
         is_same = _search_of(one) == _search_of(other)
-        return compare(*(repeated(store, run, alone=is_same) for run in (one, other)))
+        return compare(*(repeated_search(store, run, alone=is_same) for run in (one, other)))
 
 
-def repeated(
+def repeated_search(
     store: Store, run: Run, *, seeds: Iterable[int] | None = None, alone: bool = False
 ) -> RepeatedSearch:
     """The search of a run with every seed that it was made with, or with these; `alone`: the run by itself.

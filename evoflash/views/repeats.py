@@ -22,7 +22,7 @@ def print_repeats(found: RepeatedSearch, console: Console) -> None:
     columns = [
         Column("seed", tuple(str(each.seed) for each in rows)),
         Column("run", tuple(str(each.run) for each in rows)),
-        Column("evaluated", tuple(str(each.evaluated) for each in rows)),
+        Column("evaluated", tuple(str(each.evaluations) for each in rows)),
         Column("best us", tuple(us_text(each.best_us[-1], mark) for each in rows)),
     ]
     print_table(columns, console)

@@ -10,7 +10,7 @@ import forked
 import pytest
 import report_cases as cases
 
-from evoflash.app.repeats import RepeatedSearch, compare, compare_runs, curve, repeated, sign_flip_test
+from evoflash.app.repeats import RepeatedSearch, compare, compare_runs, curve, repeated_search, sign_flip_test
 from evoflash.app.runs import find_run
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Proposal, Run, RunKey, Status
@@ -91,7 +91,7 @@ def test_what_cannot_be_compared_is_said(database: str, first: str, second: str,
 def test_a_search_without_a_kernel_says_nothing_of_which_is_better(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "none.db")) as store:
         ours: list[RepeatedSearch] = [
-            repeated(store, search(store, name, 0, times))
+            repeated_search(store, search(store, name, 0, times))
             for name, times in (("uniform", [None]), ("tpe", [9.0]))
         ]
     found = compare(*ours)
@@ -121,9 +121,9 @@ def test_the_newest_run_of_a_seed_stands_for_it(tmp_path: Path) -> None:
                 fresh=True,
             )
             store.add(run, cases.measured(cases.genomes(1)[0], us), Proposal(cases.genomes(1)[0]))
-        found = repeated(store, find_run(store, "1"))
+        found = repeated_search(store, find_run(store, "1"))
         assert [(each.seed, each.best_us) for each in found.repeats] == [(0, (20.0,)), (1, (10.0,))]
-        assert [each.seed for each in repeated(store, find_run(store, "1"), seeds=[0]).repeats] == [0]
+        assert [each.seed for each in repeated_search(store, find_run(store, "1"), seeds=[0]).repeats] == [0]
 
 
 def test_the_command_prints_a_table_json_and_a_page(database: str, tmp_path: Path) -> None:
@@ -142,6 +142,7 @@ def test_the_command_prints_a_table_json_and_a_page(database: str, tmp_path: Pat
     assert "http" not in text
 
 
+@pytest.mark.full
 def test_a_search_is_repeated_with_the_seeds_that_follow(tmp_path: Path) -> None:
     database = str(tmp_path / "repeated.db")
     words = (

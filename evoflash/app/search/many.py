@@ -17,7 +17,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from evoflash.app.mix import WeightedProblem
-from evoflash.app.repeats import RepeatedSearch, repeated
+from evoflash.app.repeats import RepeatedSearch, repeated_search
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
 from evoflash.app.search.limits import Limits
@@ -152,7 +152,7 @@ def search_seeds(
     run = results[0].run
     assert run is not None, "a search that evaluates is a run"
     with open_store(wanted.db, read_only=True) as store:
-        return repeated(store, run, seeds=seeds)
+        return repeated_search(store, run, seeds=seeds)
 
 
 _PER_SEARCH = 2  # workers of a scheduler that one of several searches is counted with
