@@ -115,6 +115,7 @@ class Rankings:
     objectives: tuple[Objective, ...] = ()  # where the rows are Pareto fronts
     known: Mapping[Ranking, int] = field(default_factory=dict)  # then: kernels that had all figures, and
     unknown: Mapping[Ranking, int] = field(default_factory=dict)  # those that lacked one
+    has_replays: bool = False  # without a row: whether replayed ones would be there
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """One dict per row, keyed by column."""
@@ -353,6 +354,9 @@ def leaderboard(
         table = ranked(problem=problem, gpu=gpu, basis=basis, only=only, top=most)
         names = {"" if is_one else store.database.label: store.database for store in stores}
         took = {(name, run): cost for name, each in names.items() for run, cost in costs(each).items()}
+        if not table.rows and basis is None:
+            recorded = ranked(problem=problem, gpu=gpu, basis=Basis.REPLAYED, only=only, top=1)
+            table = replace(table, has_replays=bool(recorded.rows))
     return (front_of(table, objectives, top) if objectives else table), took
 
 

@@ -51,7 +51,7 @@ def _kernels(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[st
 def _columns(found: PortfolioResult, rows: Sequence[ServedShape]) -> list[Column]:
     sizes = [row.workload.names() for row in rows]
     mark = "" if found.table.basis is Basis.MEASURED else "~"
-    return [
+    columns = [
         Column("b", tuple(str(each["batch"]) for each in sizes)),
         Column("h/hkv", tuple(f"{each['heads']}/{each['kv_heads']}" for each in sizes), 4),
         Column("sq", tuple(str(each["seq_q"]) for each in sizes)),
@@ -63,6 +63,7 @@ def _columns(found: PortfolioResult, rows: Sequence[ServedShape]) -> list[Column
         Column("regret", tuple(map(_cost, rows))),
         Column("SDPA", tuple(f"{row.library_us:.2f}" if row.library_us else "" for row in rows), 3),
     ]
+    return [column for column in columns if any(column.cells)]
 
 
 def _cost(row: ServedShape) -> str:

@@ -124,6 +124,7 @@ class RunResult:
     cost: ComputeCost | None = None  # of the run, all its commands together
     library: tuple[str, float] | None = None  # the fastest that was timed in this run, and its time in us
     front: Rankings | None = None  # the Pareto front, where other objectives than latency were asked for
+    run: Run | None = None  # which of the database's it is
 
     @property
     def against_libraries(self) -> list[PairedComparison]:
@@ -146,6 +147,7 @@ class RunResult:
         known: dict[str, Any] = {
             "best": self.best.as_dict(),
             "spent": self.spent,
+            "run": None if self.run is None else self.run.id,
             "comparisons": [asdict(comparison) for comparison in self.against_libraries],
             "validator": self.validator,
             "cost": cost_as_dict(self.cost, price_per_hour),
@@ -241,7 +243,8 @@ def result_of(
     """What the run came to, as the store has it."""
     cost = costs(store.database, current.id).get(current.id)
     timed = next(((each.name, each.score_us) for each in store.baselines(current) if each.score_us), None)
-    return RunResult(store.best_of(current), store.spent_budget(current), finals, validator, cost, timed)
+    best, spent = store.best_of(current), store.spent_budget(current)
+    return RunResult(best, spent, finals, validator, cost, timed, run=current)
 
 
 def stored_result(plan: SearchPlan, db: str) -> RunResult:
