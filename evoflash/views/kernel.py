@@ -25,7 +25,9 @@ def describe(kernel: KnownKernel) -> str:
     """Everything known, one block for each evaluation, and for what else there are some."""
     blocks = ["\n".join([*_head(e), *_checks(e.verdicts), *_tail(e)]) for e in kernel.evaluations]
     if not blocks and kernel.archived is not None:
-        blocks = ["\n".join(_archived(kernel.archived, "correct where it was measured, not checked here"))]
+        blocks = [
+            "\n".join(_archived_lines(kernel.archived, "correct where it was measured, not checked here"))
+        ]
     also = [f"also      evaluated with --problem {what} --gpu {gpu}" for what, gpu in kernel.others]
     return "\n\n".join([*blocks, *(["\n".join(also)] if also else [])])
 
@@ -59,6 +61,7 @@ def describe_result(result: RunResult) -> str:
     """What a search came to: its best kernel and how it stands against baselines."""
     assert result.best is not None, "a search without a kernel is an error, not a report"
     lines = [brief(result.best), *map(_against, result.against_libraries)]
+    lines += [f"ties      {words}" for words in result.tied]
     if result.finals is not None:
         if said := result.finals_say:
             lines.append(f"finals    {said}")
@@ -227,10 +230,10 @@ def describe_archived(known: Champion, checked: Evaluation, estimated: Evaluatio
     """A kernel of the archive that was checked here and not timed, and the database's fastest estimate."""
     more = [f"estimate  {_estimate_beside(estimated, known)}"] if estimated else []
     here = [*more, *map(describe_build, checked.builds), describe_checks(checked.verdicts)]
-    return "\n".join(_archived(known, "correct in the emulator, not run on a GPU here", here))
+    return "\n".join(_archived_lines(known, "correct in the emulator, not run on a GPU here", here))
 
 
-def _archived(known: Champion, status: str, here: Sequence[str] = ()) -> list[str]:
+def _archived_lines(known: Champion, status: str, here: Sequence[str] = ()) -> list[str]:
     """A kernel of the archive, with what was found out here."""
     again = export_commands(known.genome, known.problem, known.gpu)
     return [

@@ -113,14 +113,14 @@ def rejections(record: Json, figures: Figures) -> str:
         charts.bars(drawn, "Candidates that came to each rung") if reached and reached[0]["reached"] else ""
     )
     if not found:
-        return chart + note(f"Nothing was rejected.{_left(reached)}")
+        return chart + note(f"Nothing was rejected.{_screened_words(reached)}")
     columns = (
         text_column("rung"),
         text_column("status"),
         figure_column("count", figures.exact, "count", sorts=True),
         HtmlColumn("commonest reasons", _reasons),
     )
-    left = note(_left(reached).strip()) if _left(reached) else ""
+    left = note(_screened_words(reached).strip()) if _screened_words(reached) else ""
     return chart + left + table(columns, found, caption="Rejections by rung, the cheapest first")
 
 
@@ -131,7 +131,7 @@ def _rung_words(each: Json) -> str:
     )
 
 
-def _left(reached: Sequence[Json]) -> str:
+def _screened_words(reached: Sequence[Json]) -> str:
     """What became of candidates that no rung rejected and that were not proven either."""
     count = sum(each["screened"] for each in reached)
     if not count:
