@@ -52,10 +52,13 @@ ground:
     numerics    16-bit floats as bit patterns, to and from float32, and which are not finite
     notices     Notes for the person while something works
     extensions  Finds and loads families, operators, GPUs and strategies of one's own in extension folders
-    paths       Where the shipped folders (templates/, mutations/, db/) and the user's folders are
+    paths       Where the shipped folders (templates/, mutations/, db/) and the user's are, and why the cache
+                fails
     settings    What a person has set, by environment variables and config files
+    home        A person's own folders on this system, or one line where the system knows of no home
     errors      The errors that evoflash raises at people
     runtime/    What exported kernels need on the machine of their user
+    spawning    Starts Python processes that need neither the caller's script nor /dev/shm
     version     The version of evoflash, which files, databases and records name
 """
 

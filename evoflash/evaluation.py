@@ -19,6 +19,7 @@ class Status(StrEnum):
     RUNTIME = "runtime"
     TIMEOUT = "timeout"
     CORRECTNESS = "correctness"
+    UNMEASURED = "unmeasured"  # right, but the GPU was too busy for its time to be trusted
     SCREENED = (
         "screened"  # right at a first look and too slow to be worth the whole proof: never shown as correct
     )
@@ -223,6 +224,9 @@ class Baseline:
 
 
 ALL_SEEDS = -1
+NO_SEARCHES = frozenset(
+    {"remeasure", "baselines", "archive", "evaluate", "verify"}
+)  # strategies of other runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +255,11 @@ class RunKey:
         archive, alone = "+archive" * self.from_archive, "-transfer" * self.without_transfer
         seeds = "" if self.most_seeds == ALL_SEEDS else f"-seeds={self.most_seeds}"
         return f"{strategy}{archive}{alone}{seeds}" + (f"/{self.family}" if self.family else "")
+
+    @property
+    def is_search(self) -> bool:
+        """Whether a strategy chose its kernels, and not a person who asked for single ones."""
+        return self.strategy not in NO_SEARCHES
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, with the name of the search as its strategy."""
@@ -299,6 +308,17 @@ class Run:
     argv: tuple[str, ...] = ()
     evoflash_version: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)  # the machine, versions, the driver
+
+    @property
+    def made_with(self) -> dict[str, str]:
+        """What decided which kernels it found, beside its key: versions, operators and extensions with their
+        digests, entries of the archive that it started from, runs that it learnt from.
+        """
+        known = {name: self.environment.get(name, "") for name in ("versions", "operators", "extensions")}
+        learnt = [f"{each.search_name} seed {each.seed} of {each.problem}" for each in self.start.learns_from]
+        shipped = [f"shipped {problem}" for problem in self.start.learns_from_shipped]
+        known |= {"archive": ", ".join(self.start.archive), "learns_from": "; ".join([*learnt, *shipped])}
+        return {name: words for name, words in known.items() if words}
 
     def as_dict(self) -> dict[str, Any]:
         """Which run it is, for JSON."""

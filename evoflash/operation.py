@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive in the emulator
 Schedule = Literal["fifo", "random"]  # which thread of the emulator runs next
-ELEMENT_BYTES: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}
+ELEMENT_BYTES: Mapping[str, int] = {"e4m3": 1, "fp16": 2, "bf16": 2, "fp32": 4}
 
 
 class CompileKey(Protocol):
@@ -104,7 +104,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     axes: tuple[str, ...]  # a mark for each axis, in reports of places: "b", "h", "row", "col"
     long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
-    dtype: str  # "fp16", "bf16" or "fp32"
+    dtype: str  # "fp16", "bf16" or "fp32"; of inputs also "e4m3", 8-bit floats
     is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
     # Another order of its axes in memory that kernels must take, with so many elements behind each row (a
     # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only.
@@ -266,6 +266,9 @@ class EmulatedRun:
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
     shrunk: tuple[str, ...] = ()  # constants of the text that must be smaller: kernels/renderer.py
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
+    # Called three times in one memory: on other inputs of the kind, and on the first again.
+    is_repeated: bool = False
+    is_brief: bool = False  # one of many alike, whose verdict is kept only if it complains
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +319,10 @@ class Operation:
     # (compile key, a genome's loop, whole_groups=False) -> the runs; whole_groups: of workloads that have the
     # compile key itself, for kernels that are not known to take parts of them
     preflight_runs: Callable[..., tuple[EmulatedRun, ...]]
+    # (compile key, a genome's loop, seed=) -> more of them, drawn for the candidate; and what only the best
+    # meet, which takes long
+    drawn_runs: Callable[..., tuple[EmulatedRun, ...]] | None = field(default=None, kw_only=True)
+    finalist_runs: Callable[..., tuple[EmulatedRun, ...]] | None = field(default=None, kw_only=True)
 
     # ---- the performance model, and the archive
     work: Callable[[Any, Loop], Work]  # of a workload
@@ -336,7 +343,10 @@ class Operation:
 
 
 DEFAULT = "attention"  # of problems and templates that name none
-_SHIPPED = {"attention": "evoflash.operations.attention.operation"}
+_SHIPPED = {
+    "attention": "evoflash.operations.attention.operation",
+    "linear": "evoflash.operations.linear.operation",
+}
 
 
 def load(name: str) -> Operation:

@@ -74,6 +74,7 @@ def test_using_the_interface_loads_no_gpu_code() -> None:
 
 
 @pytest.mark.parametrize("order", ["import evoflash.search, evoflash.replay", "import evoflash.api", ""])
+@pytest.mark.sample(1)
 def test_search_and_replay_are_functions_whatever_was_imported_before(order: str) -> None:
     said = in_new_process(
         f"import evoflash\n{order}\nprint(callable(evoflash.search), callable(evoflash.replay))"
@@ -170,6 +171,7 @@ def test_two_places_to_work_at_once_are_refused(tmp_path) -> None:
         evoflash.search(db=str(tmp_path / "none.db"), workers=1, scheduler="tcp://127.0.0.1:8786")
 
 
+@pytest.mark.full
 def test_an_interrupted_search_keeps_what_it_has(tmp_path) -> None:
     def stop(step: evoflash.Step) -> None:
         raise KeyboardInterrupt
@@ -224,6 +226,7 @@ def test_the_leaderboard_has_the_rows_of_the_database(result, database) -> None:
     assert len(evoflash.leaderboard(since="9999-01-01", db=database)) == 0
 
 
+@pytest.mark.full
 def test_a_kernel_can_be_evaluated_again_by_its_record_and_by_its_id(result, database) -> None:
     of_record = evoflash.evaluate(result.best, evaluator="emulated", db=database)
     of_id = evoflash.evaluate(result.best.id[:8], evaluator="emulated", db=database)

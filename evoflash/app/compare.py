@@ -23,8 +23,8 @@ from evoflash.evaluators.prepare import prepare
 from evoflash.gpu import baselines, launcher
 from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.baselines import BaselineAbsentError, BaselineFailedError, LibraryContender, baseline
-from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
-from evoflash.gpu.process.checks import judge_replay
+from evoflash.gpu.launcher import GpuBusyError, KernelHungError, LaunchRefusedError
+from evoflash.gpu.process.judged_replays import judge_replay
 from evoflash.gpu.process.rungs import GpuTask, Launcher, check_task, task_of
 from evoflash.gpu.timing import noise_floor as noise
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, can_be_timed
@@ -282,10 +282,10 @@ def _check_timed_output(timed: OnDevice, bench: Bench, timings: list[Timing], ru
     for timing in timings:
         if violation := beats_physics(timing, bench.workload, run.spec):
             raise _FailedError(f"{timed.name}: {violation}")
-    tasks = (contender.task for contender in run.contenders if contender.name == timed.name)
-    exact = any(task.is_deterministic for task in tasks if task is not None)
-    timed_us = timings[0].median_us
-    verdict = judge_replay(timed, bench, seed=run.seed, timed_us=timed_us, is_deterministic=exact)
+    try:
+        verdict = judge_replay(timed, bench, seed=run.seed, timed_us=timings[0].median_us)
+    except GpuBusyError as busy:
+        raise _FailedError(f"{timed.name}: {busy}") from None
     if not verdict.passed:
         raise _FailedError(f"{timed.name} is wrong as it was timed: {verdict.reason}")
 

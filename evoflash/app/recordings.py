@@ -6,7 +6,7 @@ The file's format is that of replay/kernel_tuner.py. Evaluates no kernel.
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from evoflash.app.runs import find_run
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
+from evoflash.extensions import made_with
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.kernels.family import load_family
 from evoflash.notices import say, working
+from evoflash.paths import MUTATIONS
 from evoflash.problem import canonical, parse_problem
 from evoflash.replay.comparison import WINDOW_START, StrategyComparison, compare, parse_strategies
 from evoflash.replay.kernel_tuner import read_recording, shipped_spaces, write_recording
@@ -79,6 +81,7 @@ def to_recording(
         spec.name,
         basis,
         first.extents,
+        notes=_made_with(store, str(what), spec.name, basis),
         model_version=_model_of(evaluations),
     )
 
@@ -90,6 +93,16 @@ def _evaluations(store: Store, problem: str, gpu: str, basis: Basis, only: Run |
     alike = [run for run in runs if run.gpu_hash == runs[0].gpu_hash]
     outcomes = {e.genome: e for run in reversed(alike) for _, e in store.history(run)}
     return list(outcomes.values())
+
+
+def _made_with(store: Store, problem: str, gpu: str, basis: Basis) -> dict[str, str]:
+    """What the runs were made with; where they differ, each of it."""
+    found: dict[str, dict[str, None]] = {}
+    for run in store.runs():
+        if _where(run) == (problem, gpu, basis):
+            for name, words in run.made_with.items():
+                found.setdefault(name, {})[words] = None
+    return {name: " | ".join(words) for name, words in found.items()}
 
 
 def _model_of(evaluations: Sequence[Evaluation]) -> str:
@@ -121,15 +134,24 @@ def _outcome(evaluation: Evaluation) -> RecordedOutcome:
     )
 
 
+def recording_of(file: Path) -> Recording:
+    """The recorded space of a file; what is to be known of how it was read is said."""
+    recording = read_recording(file)
+    for remark in recording.remarks:
+        say(f"{file.name}: {remark}")
+    return recording
+
+
 def compare_strategies(
     file: Path, strategies: str, *, budget: int, repeats: int, seed: int, ahead: int
 ) -> StrategyComparison:
     """Strategies, by their names with commas between or `all`, on the recorded space of a file."""
-    names, recording = parse_strategies(strategies), read_recording(file)
+    names, recording = parse_strategies(strategies), recording_of(file)
     with working(
         f"replaying {file.name}: {len(names)} strategies, {repeats} runs of {budget} evaluations each"
     ):
-        return compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
+        found = compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
+    return replace(found, made_with=made_with(MUTATIONS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,8 @@ class RunList:
         del fields["run"], fields["cost"]
         took = cost_as_dict(standing.cost, self.price_per_hour)
         fast = {} if gpus is None else {"gpus": [each.as_dict() for each in gpus]}
-        return {**run, **fields, "state": state(standing), "left_s": standing.left_s, **took, **fast}
+        stands = {"state": state(standing), "left_s": standing.left_s, "made_with": standing.run.made_with}
+        return {**run, **fields, **stands, **took, **fast}
 
 
 @contextmanager

@@ -92,6 +92,7 @@ def app() -> "TyperGroup":
 def main() -> None:
     """The console script: one line and a documented exit code for everything that can go wrong."""
     gc.set_threshold(_GC_THRESHOLD)
+    _open_what_is_closed()
     try:
         end_on_signals()
         exit_code = run_command(sys.argv[1:])
@@ -102,6 +103,19 @@ def main() -> None:
     finally:
         gc.freeze()  # else the interpreter looks for garbage in all that is loaded before it ends
     sys.exit(exit_code)
+
+
+def _open_what_is_closed() -> None:
+    """Where a service manager or `>&-` closed stdin, stdout or stderr, it is as if it led to /dev/null; else
+    the next file that is opened, such as the database, would take its number, and get what children print.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+", encoding="utf-8"))  # noqa: SIM115
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -270,8 +270,9 @@ class Duplicates:
         return original if original is not None and original.genome != genome else None
 
     def remember(self, evaluation: Evaluation) -> None:
-        """Keep the first evaluation of each kernel."""
-        if _have_machine_code(evaluation.builds) and not evaluation.duplicate_of:
+        """Keep the first evaluation of each kernel, but for one that a busy GPU left without a time."""
+        is_known = evaluation.status is not Status.UNMEASURED and not evaluation.duplicate_of
+        if is_known and _have_machine_code(evaluation.builds):
             self._first.setdefault(self.key_of(evaluation.genome, evaluation.builds), evaluation)
 
     def key_of(self, genome: Genome, builds: tuple[Build, ...]) -> object:

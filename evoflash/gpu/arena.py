@@ -17,7 +17,7 @@ from evoflash.gpu.comparisons import ComparisonBatch, MemoryPair, differ, holds_
 from evoflash.gpu.driver import PackedArguments
 from evoflash.gpu.launcher import LoadedKernel, Stopwatch, beside_others, settle
 from evoflash.gpu.memory import (
-    GUARD_BYTES,
+    COARSE,
     POISON,
     CallArguments,
     GuardedBuffer,
@@ -78,14 +78,15 @@ class Arena:
         workload: Workload,
         *,
         rng: np.random.Generator,
-        guard_bytes: int = GUARD_BYTES,
+        step: int = COARSE,
         is_strided: bool = False,
     ) -> None:
+        """`step`: the bytes that each tensor begins at a multiple of."""
         self.workload = workload
         specs = operation_of(workload).tensors(workload)
         self._layouts = layouts_of(specs, is_strided=is_strided)
         self.buffers = {
-            name: GuardedBuffer(layout.size_bytes, rng=rng, guard_bytes=guard_bytes)
+            name: GuardedBuffer(layout.size_bytes, rng=rng, step=step)
             for name, layout in self._layouts.items()
         }
         self.inputs: TestInput | Original | None = None

@@ -22,12 +22,15 @@ from evoflash.gpu.driver import PackedArguments
 from evoflash.gpu.launcher import KernelHungError, LoadedKernel, beside_others, cupy, new_stream, settle, wait
 from evoflash.gpu.memory import (
     GUARD_BYTES,
+    SPREAD_BYTES,
     CallArguments,
     DeviceBuffer,
     GuardedBuffer,
     Layout,
     allocate,
+    distance,
     layouts_of,
+    step_of_check,
     stray_bytes,
     workspace,
 )
@@ -48,16 +51,16 @@ class _Place:
 
 def bytes_of(workload: Workload, runs: Sequence[CheckLaunch]) -> int:
     """What a slab of those runs takes, the image not counted."""
-    return _places(workload, runs)[-1].end
+    return _places(workload, runs, np.random.default_rng(0))[-1].end
 
 
-def _places(workload: Workload, runs: Sequence[CheckLaunch]) -> list[_Place]:
+def _places(workload: Workload, runs: Sequence[CheckLaunch], rng: np.random.Generator) -> list[_Place]:
     specs, places, at = operation_of(workload).tensors(workload), [], 0
     for run in runs:
-        begin, payloads = at, {}
+        begin, payloads, step = at, {}, step_of_check(rng)
         for name, layout in layouts_of(specs, is_strided=run.is_strided).items():
-            payloads[name] = (at + GUARD_BYTES, layout)
-            at += GUARD_BYTES - -layout.size_bytes // _ALIGNMENT * _ALIGNMENT
+            payloads[name] = (at + GUARD_BYTES + distance(step, rng), layout)
+            at += GUARD_BYTES + SPREAD_BYTES - -layout.size_bytes // _ALIGNMENT * _ALIGNMENT
         at += GUARD_BYTES
         places.append(_Place(begin, at, payloads))
     return places
@@ -69,7 +72,7 @@ class Slab:
     def __init__(self, workload: Workload, runs: Sequence[CheckLaunch], *, rng: np.random.Generator) -> None:
         """NoRoomError when the device's memory is used up."""
         self.workload, self.runs = workload, tuple(runs)
-        self._places = _places(workload, runs)
+        self._places = _places(workload, runs, rng)
         self._memory, self._image = (allocate(self._places[-1].end) for _ in range(2))
         for run, place in zip(self.runs, self._places, strict=True):
             self._image[place.begin : place.end].set(self._pristine(run, place, rng))

@@ -4,6 +4,10 @@ All memory of checks and of timing is allocated here. A buffer is between two ba
 stay as they are: its own (GuardedBuffer), or those of a larger piece of memory that it is a part of
 (batch.py). A call's tensors are buffers with layouts: dense, or with their axes in another order and gaps
 between their rows.
+
+An address tells a kernel nothing: bands are of one size, and a random number of bytes lies before each. The
+number is a multiple of 256, as that of a program's tensors mostly is, because a row across two lines of the
+cache costs time; in every second check of 16, which is all that kernels may count on.
 """
 
 from __future__ import annotations
@@ -21,11 +25,13 @@ from evoflash.errors import DeviceError
 from evoflash.gpu.driver import PackedArguments, encode_map, pack_arguments
 from evoflash.gpu.launcher import LoadedKernel, cupy, settle
 from evoflash.launch import TensorMapSpec, geometry
+from evoflash.numerics import ARRAY_TYPES
 from evoflash.operation import ELEMENT_BYTES, TensorSpec, Workload, operation_of
 
 GUARD_BYTES = 32768  # on either side of a tensor: more than a tile row of any family overshoots
-POISON = 0xFF  # all ones is NaN in fp16, bf16 and fp32
-_KINDS: dict[str, Any] = {"fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}
+SPREAD_BYTES = 4096  # of the random distance before a tensor
+FINE, COARSE = 16, 256  # bytes, whose multiple that distance is
+POISON = 0xFF  # all ones is NaN in e4m3, fp16, bf16 and fp32
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class Layout:
 
     def _view(self, memory: NDArray[np.uint8]) -> NDArray[Any]:
         extents = [self.spec.shape[axis] for axis in self.order]
-        whole = memory.view(_KINDS[self.spec.dtype]).reshape(*extents[:-1], extents[-1] + self.gap)
+        whole = memory.view(ARRAY_TYPES[self.spec.dtype]).reshape(*extents[:-1], extents[-1] + self.gap)
         view: NDArray[Any] = whole[..., : extents[-1]].transpose(np.argsort(self.order))
         return view
 
@@ -137,6 +143,16 @@ def raw_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
 
 
+def step_of_check(rng: np.random.Generator) -> int:
+    """What the tensors of one checked launch begin at multiples of."""
+    return FINE if rng.random() < 0.5 else COARSE
+
+
+def distance(step: int, rng: np.random.Generator) -> int:
+    """A random multiple of `step` below SPREAD_BYTES."""
+    return step * int(rng.integers(SPREAD_BYTES // step))
+
+
 class DeviceBuffer:
     """Some bytes of a piece of device memory."""
 
@@ -175,13 +191,13 @@ class DeviceBuffer:
 class GuardedBuffer(DeviceBuffer):
     """Device bytes in memory of their own, between two bands of random ones."""
 
-    def __init__(
-        self, payload_bytes: int, *, rng: np.random.Generator, guard_bytes: int = GUARD_BYTES
-    ) -> None:
-        super().__init__(allocate(payload_bytes + 2 * guard_bytes), guard_bytes, payload_bytes)
-        self._bands = rng.integers(0, 256, (2, guard_bytes), dtype=np.uint8)
-        self._memory[:guard_bytes].set(self._bands[0])
-        self._memory[guard_bytes + payload_bytes :].set(self._bands[1])
+    def __init__(self, payload_bytes: int, *, rng: np.random.Generator, step: int = COARSE) -> None:
+        """It begins at a multiple of `step` bytes. NoRoomError when the device's memory is used up."""
+        begin, size = distance(step, rng), payload_bytes + 2 * GUARD_BYTES
+        super().__init__(allocate(size + SPREAD_BYTES)[begin : begin + size], GUARD_BYTES, payload_bytes)
+        self._bands = np.frombuffer(rng.bytes(2 * GUARD_BYTES), np.uint8).reshape(2, GUARD_BYTES)
+        self._memory[:GUARD_BYTES].set(self._bands[0])
+        self._memory[GUARD_BYTES + payload_bytes :].set(self._bands[1])
         self._image = on_device(self._bands)
 
     @property

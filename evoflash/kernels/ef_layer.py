@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from evoflash.paths import DEVICE, cache_dir
+from evoflash.paths import DEVICE, cache_dir, writing_to_cache
 
 _INCLUDE = re.compile(r'^#include "(ef_\w+\.h)"', re.MULTILINE)
 _FRAME = re.compile(r"^(#pragma once|#include .*|namespace ef {|}  // namespace ef)\n", re.MULTILINE)
@@ -238,10 +238,11 @@ def made_headers() -> Path:
     text = wgmma_shapes()
     place = cache_dir() / "emulator" / hashlib.sha256(text.encode()).hexdigest()[:24]
     if not (place / WGMMA_SHAPES).exists():
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:
-            file.write(text)
-        os.replace(file.name, place / WGMMA_SHAPES)
+        with writing_to_cache():
+            place.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:
+                file.write(text)
+            os.replace(file.name, place / WGMMA_SHAPES)
     return place
 
 

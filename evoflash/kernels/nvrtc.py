@@ -23,7 +23,7 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate
 from evoflash.kernels.ef_layer import nvrtc_headers, source_sha
 from evoflash.operation import CompileKey
-from evoflash.paths import cache_advice, cache_dir, keep_cupy_at_home
+from evoflash.paths import cache_dir, cache_error, cupy_folder_error, keep_cupy_at_home
 
 # One constant for compiler, cache key and the exported file's banner. No fast-math, no ftz: an
 # approximation is an explicit ef:: call, so that plain nvcc compiles the same program.
@@ -95,7 +95,7 @@ def _nvrtc() -> Any:
         nvrtc.getVersion()
     except Exception as error:  # CuPy raises ImportError, RuntimeError or its own class, by what is missing
         if isinstance(error, OSError) and error.filename:
-            raise DeviceError(cache_advice(error)) from None
+            raise cupy_folder_error(error) from None
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DeviceError(
             f"NVRTC cannot be used ({reason[:120]}): install the CUDA wheels, "
@@ -189,7 +189,7 @@ def _keep(build: Build, cubin: bytes, source: str) -> Build:
     except OSError as error:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)  # a full disk needs its bytes
-        raise DeviceError(cache_advice(error)) from None
+        raise cache_error(error) from None
     return replace(build, cubin_path=str(folder / "kernel.cubin") if build.ok else "")
 
 

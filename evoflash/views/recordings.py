@@ -1,5 +1,7 @@
 """Shows strategies on recorded spaces as tables: a comparison, a benchmark of many seeds. Times nothing."""
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.markup import escape
 
@@ -62,7 +64,7 @@ def legend(found: Benchmark) -> str:
         f"{how.seeds} seeds of {budget} evaluations each. P: 0 random search, 1 the optimum, mean over "
         f"evaluations {found.window_start} to {budget}; below 0: share of seeds worse than random; "
         "in 5 %: share that came within 5 % of the optimum; CPU ms: for each evaluation; p: paired test of "
-        f"mean P against {how.reference}, seed by seed."
+        f"mean P against {how.reference}, seed by seed.{_extension_words(how.machine)}"
     )
 
 
@@ -109,5 +111,11 @@ def _comparison_legend(comparison: StrategyComparison) -> str:
     return (
         f"{comparison.repeats} repeats of {comparison.budget} evaluations. Score: 0 random search, 1 the "
         f"optimum, mean over evaluations {start} to {comparison.budget}. Best and evaluations are medians; "
-        "within 5 %: share of the repeats."
+        f"within 5 %: share of the repeats.{_extension_words(comparison.made_with)}"
     )
+
+
+def _extension_words(made_with: Mapping[str, str]) -> str:
+    """What of one's own took part; empty where nothing did."""
+    own = made_with.get("extensions")
+    return f" With extensions: {own}." if own else ""

@@ -18,7 +18,7 @@ from evoflash.gpu.baselines import BaselineAbsentError, BaselineFailedError, Lib
 from evoflash.gpu.baselines.contender import note_in
 from evoflash.gpu.launcher import KernelHungError
 from evoflash.gpu.process import cache
-from evoflash.gpu.process.checks import judge_replay
+from evoflash.gpu.process.judged_replays import judge_replay
 from evoflash.gpu.process.rungs import GpuTask, check_task, task_of
 from evoflash.gpu.timing.benchmark import (
     Bench,
@@ -251,8 +251,8 @@ def _wrong(each: Contender, bench: Bench, timings: tuple[Timing, ...], task: Gpu
         if wonder := beats_physics(timing, bench.workload, task.spec):
             return wonder
     is_ours = isinstance(each, KernelContender)
-    exact, first = is_ours and task.is_deterministic, timings[0]
-    verdict = judge_replay(each, bench, seed=task.seed, timed_us=first.median_us, is_deterministic=exact)
+    first = timings[0]
+    verdict = judge_replay(each, bench, seed=task.seed, timed_us=first.median_us)
     if not verdict.passed:
         return verdict.reason
     return unfinished_work(first, time_synced(each, bench, bench.protocols[0])) if is_ours else ""

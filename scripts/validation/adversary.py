@@ -23,7 +23,7 @@ from evoflash.emulator.preflight import emulate, preflight
 from evoflash.errors import EvoflashError
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
-from evoflash.operations.attention.inputs import check_workloads
+from evoflash.operations.attention.check_shapes import check_workloads
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.trust.selftest.corpus import FOLDER, Fraud, build_fraud, corpus
 from scripts.families.in_flight import in_flight

@@ -97,6 +97,7 @@ def test_the_emulated_path_checks_and_times_every_step(climbed):
     assert all(result.evaluation.verdicts for result in climbed.results)
 
 
+@pytest.mark.full
 def test_results_are_told_one_by_one(climbed):
     seen: list[str] = []
 
@@ -117,6 +118,7 @@ def failing() -> LadderStep:
     return LadderStep("too_large", "more threads than fit", "flash_simt", ({"warps": 8, "ctas_per_sm": 8},))
 
 
+@pytest.mark.full
 def test_a_step_that_fails_is_shown_with_its_reason_and_the_others_go_on():
     steps = (FIRST_AND_LAST[0], failing(), FIRST_AND_LAST[1])
 
@@ -132,6 +134,7 @@ def test_a_step_that_fails_is_shown_with_its_reason_and_the_others_go_on():
     assert "threads_fit_sm" in table(found)
 
 
+@pytest.mark.full
 def test_without_the_first_step_nothing_is_over_the_first():
     found = climb(gpu="l4", problem=SMALL, evaluator="emulated", steps=(failing(), FIRST_AND_LAST[1]))
 

@@ -306,6 +306,7 @@ def test_strategies_with_seeds_begin_with_it(archive, strategy) -> None:
 
 @pytest.mark.slow
 @needs_gxx
+@pytest.mark.full
 def test_the_run_records_what_it_started_from(tmp_path) -> None:
     db = tmp_path / "a.db"
     command = ("search", "--gpu", "h200", "--evaluator", "emulated", "--family", "flash_mma", "--budget", "1")

@@ -67,6 +67,7 @@ def test_a_higher_budget_continues_the_run(searched, tmp_path):
     assert "continuing run 1 at 3 of 4" in done.stderr
 
 
+@pytest.mark.full
 def test_best_exports_a_file_whose_command_prints_it_again(searched, tmp_path):
     target = tmp_path / "kernel.cu"
 

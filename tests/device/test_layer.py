@@ -121,6 +121,7 @@ EF_EXPORT_KERNEL(n{n})
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_every_shape_of_wgmma_compiles() -> None:
     found = re.findall(
         r"(wgmma\.mma_async\S+) {([%f\d,]+)}, ({?).*, p, 1, 1, (.*);", nvrtc_ptx(every_wgmma(), "sm_90a")

@@ -94,6 +94,7 @@ def test_equal_seeds_give_equal_layouts() -> None:
 
 @table_of_cases()
 @pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.sample(6)
 def test_a_planted_mistake_is_named_with_its_line(bug: int, kind: str, at: str, element: str) -> None:
     lines = {report.line for report in wmma(element, bug=bug).emulation.reports if report.kind == kind}
 

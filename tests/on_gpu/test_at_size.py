@@ -11,6 +11,7 @@ from evoflash.gpu import arena as memory
 from evoflash.gpu.arena import Arena, MemoryFaultError, Original, keep_on_device
 from evoflash.gpu.comparisons import differ
 from evoflash.gpu.launcher import cupy, settle
+from evoflash.gpu.memory import GUARD_BYTES
 from evoflash.numerics import encode
 from evoflash.operations.attention import inputs as trials
 from evoflash.operations.attention import reference
@@ -114,7 +115,7 @@ def test_one_changed_bit_of_a_band_is_found(arena, trial, name, side):
 @pytest.mark.parametrize("is_resident", [True, False])
 def test_one_changed_bit_is_found_among_many_arenas(arena, trial, spec, monkeypatch, is_resident):
     monkeypatch.setattr(memory, "has_room", lambda _: is_resident)
-    other = Arena(MEDIUM, rng=np.random.default_rng(2), guard_bytes=4096)
+    other = Arena(MEDIUM, rng=np.random.default_rng(2), step=16)
     for each in (arena, other):
         each.load(keep_on_device(trial))
     memory.check_memory_of([arena, other])
@@ -122,7 +123,7 @@ def test_one_changed_bit_is_found_among_many_arenas(arena, trial, spec, monkeypa
     with pytest.raises(MemoryFaultError, match="changed its input K"):
         memory.check_memory_of([arena, other])
     other.load(keep_on_device(trial))
-    flip(other.buffers["LSE"]._memory, 4095)
+    flip(other.buffers["LSE"]._memory, GUARD_BYTES - 1)
     with pytest.raises(
         MemoryFaultError, match="wrote outside LSE: 1 bytes before its start, the last 1 ahead"
     ):

@@ -5,8 +5,8 @@ import textwrap
 import pytest
 
 from evoflash.gpu.baselines import NAMES, BaselineAbsentError, baseline
-from evoflash.gpu.process.checks import judge_replay
 from evoflash.gpu.process.finals import FinalTask
+from evoflash.gpu.process.judged_replays import judge_replay
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.isolation import IsolatedPool

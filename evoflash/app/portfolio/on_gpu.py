@@ -17,9 +17,10 @@ from evoflash.evaluation import Status, Timing
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.baselines import BaselineAbsentError, BaselineFailedError, baseline
-from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError, Stopwatch, wait
+from evoflash.gpu.launcher import GpuBusyError, KernelHungError, LaunchRefusedError, Stopwatch, wait
 from evoflash.gpu.process import cache
-from evoflash.gpu.process.checks import LARGE_LIMIT_S, judge_replay
+from evoflash.gpu.process.checks import LARGE_LIMIT_S
+from evoflash.gpu.process.judged_replays import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, time_interleaved
 from evoflash.gpu.timing.paired import beats_physics, compare
@@ -84,6 +85,8 @@ def _run_guarded(work: Callable[[], T]) -> Ending[T]:
         return Ending(None, Status.TIMEOUT, str(hung))
     except MemoryFaultError as fault:
         return Ending(None, Status.CORRECTNESS, str(fault))
+    except GpuBusyError as busy:
+        return Ending(None, Status.UNMEASURED, str(busy))
     except BaselineFailedError as failed:
         return Ending(None, Status.RUNTIME, str(failed))
     except launcher.cuda_errors() as error:
@@ -158,8 +161,7 @@ def _wrong(contender: KernelContender, bench: Bench, time: KernelTime, task: Sha
     timing = Timing(str(bench.workload), _protocol(bench).name, time.us, time.low_us, time.high_us, time.n)
     if impossible := beats_physics(timing, task.workload, task.spec):
         return impossible
-    exact = any(each.is_deterministic for each in task.tasks if each.genome_id == contender.name)
-    return judge_replay(contender, bench, seed=task.seed, timed_us=time.us, is_deterministic=exact).reason
+    return judge_replay(contender, bench, seed=task.seed, timed_us=time.us).reason
 
 
 def _libraries(task: ShapeTask, names: Sequence[str]) -> dict[str, float]:

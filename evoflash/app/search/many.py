@@ -5,7 +5,6 @@ its own. A problem that fails costs only itself.
 """
 
 import logging
-import multiprocessing
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from evoflash.app.mix import WeightedProblem
@@ -26,6 +25,7 @@ from evoflash.app.search.stopping import LIMIT_S, TerminatedError, end_on_signal
 from evoflash.errors import EvoflashError, NoKernelError
 from evoflash.isolation import die_with_parent
 from evoflash.notices import heard_by, say
+from evoflash.spawning import spawning
 
 log = logging.getLogger("evoflash")
 
@@ -216,7 +216,7 @@ def _room(asked: MachineOptions) -> int:
 class _Running:
     problem: WeightedProblem
     slot: Slot
-    process: SpawnProcess
+    process: BaseProcess
     pipe: Pipe = field(repr=False)
 
 
@@ -248,9 +248,8 @@ def at_once(
 
 
 def _start_process(problem: WeightedProblem, wanted: SearchRequest, slot: Slot) -> _Running:
-    spawning = multiprocessing.get_context("spawn")
-    mine, theirs = spawning.Pipe(duplex=False)
-    process = spawning.Process(target=_search_alone, args=(theirs, problem, wanted, slot, log.level))
+    mine, theirs = spawning().Pipe(duplex=False)
+    process = spawning().Process(target=_search_alone, args=(theirs, problem, wanted, slot, log.level))
     process.start()
     theirs.close()  # the other end of a pipe that only its process holds says when that process is gone
     return _Running(problem, slot, process, mine)

@@ -7,7 +7,7 @@ what a command takes while it works on a run is charged to the run in the store.
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, Self
@@ -23,7 +23,7 @@ from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.stopping import TerminatedError
 from evoflash.champions import family_shares_near
 from evoflash.champions.evidence import archived_kernel, ties
-from evoflash.errors import StoreError
+from evoflash.errors import EvoflashError, StoreError
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Proposal, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import time_finalists
@@ -39,6 +39,7 @@ from evoflash.notices import say
 from evoflash.search import Strategy, search
 from evoflash.space import Genome
 from evoflash.store.database import Database
+from evoflash.store.run_edits import delete
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
 from evoflash.strategies import make_strategy
@@ -303,6 +304,11 @@ def counting(
             yield meter
     except (KeyboardInterrupt, TerminatedError) as stop:
         stop.add_note(f"{limits.of_budget(store.spent_budget(current))} evaluations are kept")
+        raise
+    except EvoflashError:  # of the machine or of a setting: a run that came to nothing is none
+        if not store.history(current) and not store.baselines(current):
+            with suppress(EvoflashError):  # of a database that cannot be written: what is wrong is said
+                delete(store.database, current)
         raise
 
 

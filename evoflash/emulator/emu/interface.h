@@ -4,6 +4,13 @@
 #pragma once
 #include "float16.h"
 
+// Functions of these headers do not tell the emulator of their loads and stores: they call it themselves.
+#if defined(__SANITIZE_THREAD__)
+#define EFEMU_OWN __attribute__((no_sanitize("thread")))
+#else
+#define EFEMU_OWN
+#endif
+
 namespace efemu {
 
 struct Dim3 {
@@ -194,16 +201,16 @@ struct Signature {
   static constexpr u32 sizes_bytes[sizeof...(P) + 1] = {sizeof(P)..., 0};
 
   template <int... I>
-  static void unpack(void (*kernel)(P...), void** arguments, Indices<I...>) {
+  EFEMU_OWN static void unpack(void (*kernel)(P...), void** arguments, Indices<I...>) {
     kernel(*static_cast<typename Stored<P>::type*>(arguments[I])...);
   }
-  static void call(void (*function)(), void** arguments) {
+  EFEMU_OWN static void call(void (*function)(), void** arguments) {
     unpack(reinterpret_cast<void (*)(P...)>(function), arguments, typename IndicesUpTo<sizeof...(P)>::type());
   }
 };
 
 template <class... P>
-Kernel describe(void (*kernel)(P...)) {
+EFEMU_OWN Kernel describe(void (*kernel)(P...)) {
   using S = Signature<P...>;
   return {S::call, reinterpret_cast<void (*)()>(kernel), S::sizes_bytes, sizeof...(P)};
 }

@@ -15,6 +15,7 @@ constexpr u32 kBarrierBytes = 8;
 constexpr u32 kMostArrivals = (1u << 20) - 1;
 constexpr long long kMostTransfer = (1 << 20) - 1;
 constexpr u32 kTestsInARow = 16;  // that fail before a polling thread is taken for a waiting one
+constexpr u32 kInVain = 1 << 14;  // tests at a line that fail before any of them is a wait: a loop of fewer gives up
 
 // A copy under way that completes at a barrier.
 struct Flight {
@@ -44,6 +45,20 @@ struct Mbarrier {
 };
 
 std::vector<std::map<u32, Mbarrier>> barriers;  // by rank of the block, and address
+
+// The thread that was the first to ask in vain at a line, and how often it has.
+struct Vain {
+  int thread;
+  u32 tests;
+};
+std::map<int, Vain> in_vain;  // by line
+
+// Whether a test at that line that has failed is to be answered at once, and not by waiting: on a GPU a phase may take
+// as long as it likes, so that a loop which counts its tests gives up some day, and goes on without what it asked for.
+bool fails_at_once(int line) {
+  Vain& vain = in_vain.try_emplace(line, Vain{self->id, 0}).first->second;
+  return vain.thread == self->id && vain.tests++ < kInVain;
+}
 
 u32 offset_of(u32 address) {
   return address - kSharedBase;
@@ -325,6 +340,7 @@ void complete_arrival(Cta& home, u32 address, Epoch epoch, Epoch copies) {
 }
 
 void reset_mbarriers() {
+  in_vain.clear();
   barriers.clear();
   barriers.resize(group.ctas.size());
 }
@@ -426,6 +442,7 @@ void mbarrier_expect(u32 address, u32 bytes, int line) {
 bool mbarrier_test(u32 address, u32 parity, int line) {
   Mbarrier& barrier = barrier_to_look_at(address, parity, "mbar_test_wait", line);
   if (completed(barrier, parity)) return pass(barrier);
+  if (fails_at_once(line)) return false;
   if (++self->failed_tests % kTestsInARow == 0) return wait_for(address, barrier, parity, true, "mbar_test_wait", line);
   return false;
 }
@@ -433,6 +450,7 @@ bool mbarrier_test(u32 address, u32 parity, int line) {
 // A try may always be in vain; random schedules show what a kernel makes of that.
 bool mbarrier_try(u32 address, u32 parity, int line) {
   Mbarrier& barrier = barrier_to_look_at(address, parity, "mbar_try_wait", line);
+  if (!completed(barrier, parity) && fails_at_once(line)) return false;
   if (policy.schedule == Schedule::random && !completed(barrier, parity) && chance() % 8 == 0) {
     give_way();
     return completed(barrier, parity) && pass(barrier);

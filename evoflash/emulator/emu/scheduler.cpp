@@ -95,6 +95,7 @@ bool runnable(const Thread& thread) {
 }
 
 void report_deadlock() {
+  report_parted_warps();
   const auto blocked = std::find_if(group.threads.begin(), group.threads.end(),
                                     [](const Thread& thread) { return thread.state == State::blocked; });
   report("DEADLOCK", blocked->line, 0, [] {
@@ -204,6 +205,7 @@ void reset_thread(Thread& thread, int id, Cta& home, const Shape& shape) {
   thread.line = 0;
   thread.wait = {};
   thread.budget = kBudget;
+  thread.called_from.clear();
   thread.polling = {};
   thread.copies.clear();
   thread.copying_agent = -1;
@@ -358,6 +360,10 @@ bool is_parameter(const void* address, size_t bytes) {
 
 bool in_stacks(const void* address) {
   return stacks.contains(address);
+}
+
+int stack_owner(const void* address) {
+  return stacks.owner(address);
 }
 
 void note_progress(int line) {

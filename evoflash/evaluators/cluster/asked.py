@@ -33,7 +33,7 @@ from evoflash.gpu.process.warm_up import Jobs
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool, cpu_seconds
 from evoflash.operation import Workload
-from evoflash.paths import cache_advice, cache_dir
+from evoflash.paths import cache_dir, cache_error
 from evoflash.specs import GpuSpec
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ def _place_files(files: Mapping[str, bytes]) -> dict[str, str]:
             path: path if Path(path).is_file() else str(_keep_cubin(cubin)) for path, cubin in files.items()
         }
     except OSError as error:
-        raise DeviceError(cache_advice(error)) from None
+        raise cache_error(error) from None
 
 
 def _keep_cubin(cubin: bytes) -> Path:

@@ -2,14 +2,17 @@
 
 A kernel that crashes or hangs ends that process and not the search. Nothing here stores a result.
 
-    cache        What a GPU process keeps between candidates
-    check_batch  Carries plans of checks out on the GPU: all launches in one batch, what must hold compared on
-                 the device
-    checks       Verdicts on a loaded kernel, on check shapes and at size
-    finals       The last timing, of finalists and baselines in turns, in a fresh GPU process
-    outcome      How a task on the GPU ended, with the seconds that each rung took
-    rungs        The rungs of the ladder that need the GPU, for one genome
-    screening    Ends a candidate early where it is too slow to be worth every check
-    warm_up      What a GPU process is asked to do, and what it does before its first task
-    worker       Gives the GPU work to processes
+    cache           What a GPU process keeps between candidates
+    check_batch     Carries plans of checks out on the GPU: all launches in one batch, what must hold compared
+                    on the device
+    checks          Verdicts on a loaded kernel, on check shapes and at size
+    finals          The last timing, of finalists and baselines in turns, in a fresh GPU process
+    judged_replays  Judges what was timed, as it was timed
+    outcome         How a task on the GPU ended, with the seconds that each rung took
+    right_answers   Right outputs that the device computes, by a kernel of the operation's, and comparisons
+                    with them
+    rungs           The rungs of the ladder that need the GPU, for one genome
+    screening       Ends a candidate early where it is too slow to be worth every check
+    warm_up         What a GPU process is asked to do, and what it does before its first task
+    worker          Gives the GPU work to processes
 """

@@ -9,8 +9,9 @@ import numpy as np
 
 from evoflash.gpu.arena import Arena, Original, keep_on_device
 from evoflash.gpu.launcher import beside_others
-from evoflash.gpu.memory import has_room
-from evoflash.gpu.process.check_batch import CheckBatch, bytes_on_device, can_hold, has_device_reference
+from evoflash.gpu.memory import has_room, step_of_check
+from evoflash.gpu.process.check_batch import CheckBatch, bytes_on_device, can_hold
+from evoflash.gpu.process.right_answers import has_device_reference
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operation import TestInput, Workload, operation_of
 from evoflash.specs import GpuSpec
@@ -90,13 +91,18 @@ def verify_inputs(workload: Workload, names: tuple[str, ...], seed: int) -> None
 def arena(workload: Workload) -> Arena:
     """Guarded device memory for a workload."""
     with beside_others():
-        return Arena(workload, rng=np.random.default_rng())
+        return _checked_arena(workload)
 
 
 def strided_arena(workload: Workload) -> Arena:
     """Memory whose tensors are not dense; made anew each time, because few kernels are asked one by one."""
     with beside_others():
-        return Arena(workload, rng=np.random.default_rng(), is_strided=True)
+        return _checked_arena(workload, is_strided=True)
+
+
+def _checked_arena(workload: Workload, *, is_strided: bool = False) -> Arena:
+    rng = np.random.default_rng()
+    return Arena(workload, rng=rng, step=step_of_check(rng), is_strided=is_strided)
 
 
 @lru_cache(maxsize=4)

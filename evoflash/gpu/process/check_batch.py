@@ -3,22 +3,19 @@
 The thresholds and their words are the validator's, and which launches there are the plan's
 (validation/plan.py). Where a verdict is bad, checks.py asks again, launch by launch.
 
-What outputs should be at the benchmark's shape is computed on the device too, by a kernel of the
-operation's, once for each test input, and held against the host's fp64 answers where those are known.
+What outputs should be at the benchmark's shape is computed on the device too (right_answers.py), once for
+each test input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evoflash.errors import DeviceError
 from evoflash.evaluation import Verdict
 from evoflash.gpu.arena import spoilt, verify_copy
 from evoflash.gpu.batch import Batch, Slab, bytes_of
@@ -32,14 +29,13 @@ from evoflash.gpu.comparisons import (
     RowComparison,
     Side,
     UntouchedRows,
-    cubin_path,
     read_results,
 )
-from evoflash.gpu.launcher import LoadedKernel, new_stream, present_gpu, wait
-from evoflash.gpu.memory import allocate, layouts_of, on_device, raw_bytes
-from evoflash.launch import LaunchConfig
-from evoflash.operation import ELEMENT_BYTES, ErrorScale, ExpectedOutputs, TensorSpec, Workload, operation_of
-from evoflash.operations.expectations import DeviceReference, Reach, Relation, Rows, outputs_of, thresholds_of
+from evoflash.gpu.launcher import LoadedKernel
+from evoflash.gpu.memory import layouts_of, on_device, raw_bytes
+from evoflash.gpu.process.right_answers import RightRows, compute_right
+from evoflash.operation import ELEMENT_BYTES, ErrorScale, TensorSpec, operation_of
+from evoflash.operations.expectations import Reach, Relation, Rows, outputs_of, thresholds_of
 from evoflash.validation.metamorphic import drift_of_sums, drift_of_worst
 from evoflash.validation.plan import Check, CheckPlan, RightOutput, SameBits
 from evoflash.validation.validator import Errors, judge_errors, place_of, pool_errors
@@ -96,7 +92,7 @@ class _PlanOnSlab:
         self._ordinary = operation_of(workload).inputs.ordinary
         self._kept: dict[int, Any] = {}  # arrays on the device by id() of the host's, both kept alive
         self._rights = {  # by check: what the device computes, because the host knows a sample alone
-            check: _compute_right(workload, slab.inputs(check.launch), check.expected)
+            check: compute_right(workload, slab.inputs(check.launch), check.expected)
             for check in plan.judged_together
             if check.is_sampled
         }
@@ -119,7 +115,7 @@ class _PlanOnSlab:
         for values, copy in self._kept.values():
             verify_copy(copy, raw_bytes(values), "what is right")
         for check, right in self._rights.items():
-            again = _compute_right(self.plan.workload, self.slab.inputs(check.launch), check.expected)
+            again = compute_right(self.plan.workload, self.slab.inputs(check.launch), check.expected)
             both = zip(right.memory, again.memory, strict=True)
             pairs = [MemoryPair(int(a.data.ptr), int(b.data.ptr), a.nbytes) for a, b in both]
             if ComparisonBatch(pairs).ask_now().any():
@@ -151,7 +147,10 @@ class _PlanOnSlab:
 
     def _row_comparisons(self, check: RightOutput) -> Iterator[RowComparison]:
         if check in self._rights:
-            yield self._device_comparison(self._rights[check], check.launch)
+            right, (rows,), (numbers,) = self._rights[check], self._rows, self._numbers
+            of_rows = None if right.is_whole(self.plan.workload) else right.rows
+            side = self._side(check.launch, rows, of_rows)
+            yield right.comparison(self.plan.workload, side, self.slab.address(check.launch, numbers.name))
             return
         without = self.plan.launches[check.launch].without
         for rows, numbers in zip_longest(self._rows, self._numbers):
@@ -165,23 +164,6 @@ class _PlanOnSlab:
                 right=0 if rows is None else self._device(check.expected.rows[rows.name].right),
                 numbers=self._expected_numbers(check, numbers) if is_wanted else None,
             )
-
-    def _device_comparison(self, right: _RightRows, launch: int) -> RowComparison:
-        """Against what the device has computed."""
-        (spec,), (numbers,), limits = self._rows, self._numbers, thresholds_of(self.plan.workload)
-        is_whole = len(right.rows) == int(np.prod(spec.shape[:-1]))
-        known, known_numbers = (int(memory.data.ptr) for memory in right.memory)
-        places = 0 if is_whole else self._device(right.rows.astype(np.int64))
-        got = self.slab.address(launch, numbers.name)
-        return RowComparison(
-            rows=len(right.rows),
-            columns=spec.shape[-1],
-            dtype=spec.dtype,
-            new=self._side(launch, spec, None if is_whole else right.rows),
-            right=known,
-            is_single=True,
-            numbers=Numbers(got, known_numbers, limits.lse_absolute, limits.lse_relative, 0.0, places),
-        )
 
     def _expected_numbers(self, check: RightOutput, spec: TensorSpec) -> Numbers:
         right, limits = check.expected.numbers[spec.name], thresholds_of(self.plan.workload)
@@ -291,7 +273,8 @@ class _PlanOnSlab:
 
     def _scale(self, check: RightOutput, spec: TensorSpec) -> ErrorScale:
         if check in self._rights:
-            return self._rights[check].scale
+            right: RightRows = self._rights[check]
+            return right.scale
         scale: ErrorScale = check.expected.rows[spec.name].scale
         return scale
 
@@ -316,125 +299,3 @@ class _PlanOnSlab:
             return ""
         counts = f"{blind} rows change that must not, {ignoring} do not that must"
         return f"{reach.mask}: {reach.change}: {counts}"
-
-
-_REFERENCE_LIMIT_S = 60.0
-_AGREE = 0.1  # of the thresholds: so far the two references may differ
-_HONEST_AGREE = 0.25  # so far the errors of honest arithmetic: at the same rows, but rounded elsewhere
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _RightRows:
-    """Right rows in fp32 and right numbers in fp64 on the device, and what errors are measured by."""
-
-    rows: NDArray[np.intp]  # which rows, counted through all groups, ascending
-    scale: ErrorScale
-    memory: tuple[Any, Any]  # of the rows and of the numbers, as CuPy arrays
-
-
-def has_device_reference(workload: Workload) -> bool:
-    """Whether the operation has a kernel for it, and its outputs are those that such a kernel gives."""
-    reference = operation_of(workload).device_reference
-    names = [[spec.name for spec in outputs_of(workload, role)] for role in ("rows", "numbers")]
-    return (
-        reference is not None
-        and names == [[reference.output], [reference.numbers]]
-        and reference.applies(workload)
-    )
-
-
-def _compute_right(workload: Workload, addresses: Mapping[str, int], expected: ExpectedOutputs) -> _RightRows:
-    """The right outputs for inputs that lie dense at these addresses. `expected`: the same at a sample.
-
-    DeviceError when the two disagree; NoRoomError when the device's memory is used up.
-    """
-    reference = operation_of(workload).device_reference
-    assert reference is not None, "asked only where there is one"
-    (spec,), rows, blocks = outputs_of(workload, "rows"), *_places(reference, workload)
-    right, numbers, per_row = (allocate(len(rows) * size) for size in (4 * spec.shape[-1], 8, 20))
-    places = on_device(blocks)
-    made = {"blocks": places, "right": right, "numbers": numbers, "per_row": per_row}
-    pointers = {name: int(array.data.ptr) for name, array in made.items()}
-    _run_reference(reference, workload, {**addresses, **pointers}, len(blocks))
-    _verify_right(workload, reference, rows, (right, numbers, per_row), expected)
-    told: NDArray[np.float64] = per_row.get().view(np.float32).reshape(-1, 5).astype(np.float64)
-    return _RightRows(rows, _scale_of(told, spec.shape[-1]), (right, numbers))
-
-
-@lru_cache(maxsize=4)
-def _places(reference: DeviceReference, workload: Workload) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    return reference.rows(workload), reference.blocks(workload)
-
-
-def _run_reference(
-    reference: DeviceReference, workload: Workload, addresses: Mapping[str, int], blocks: int
-) -> None:
-    path = cubin_path(f"sm_{present_gpu().compute_capability}", reference.source)
-    launch = LaunchConfig(reference.entry, (blocks, 1, 1), (reference.threads, 1, 1), 0)
-    stream = new_stream()
-    with stream:
-        LoadedKernel(path, (launch,)).enqueue(reference.arguments(workload, addresses))
-    wait(stream, limit_s=_REFERENCE_LIMIT_S)
-
-
-def _scale_of(told: NDArray[np.float64], columns: int) -> ErrorScale:
-    """What errors are measured by, of what is told of each row; as operations/expectations.py has it."""
-    rms = np.sqrt(told[:, 0] / columns)
-    furthest = told[:, [2, 4]].max(axis=1)
-    over = np.divide(furthest, rms, out=np.zeros_like(furthest), where=rms > 0)
-    honest = max(float(told[:, 1].sum()), float(told[:, 3].sum()))
-    return ErrorScale(rms, float(told[:, 0].sum()), honest, float(over.max()))
-
-
-def _verify_right(
-    workload: Workload,
-    reference: DeviceReference,
-    rows: NDArray[np.intp],
-    made: tuple[Any, Any, Any],
-    expected: ExpectedOutputs,
-) -> None:
-    """Raises DeviceError where the device's answers are not the host's, at rows that both have."""
-    (spec,), limits, sample = outputs_of(workload, "rows"), thresholds_of(workload), expected.sample
-    wanted = (sample.groups[:, None] * spec.shape[-2] + sample.rows).reshape(-1)
-    at = np.searchsorted(rows, wanted).clip(0, len(rows) - 1)
-    both = np.flatnonzero(rows[at] == wanted)
-    places = at[both]
-    columns = spec.shape[-1]
-    right = _lines(made[0], places, np.float32, columns)
-    known, numbers = (
-        expected.rows[reference.output],
-        expected.numbers[reference.numbers].right.reshape(-1)[both],
-    )
-    host = known.right.reshape(-1, columns)[both]
-    error = float(((right - host) ** 2).sum())
-    if error > (_AGREE * limits.rel_l2) ** 2 * float((host**2).sum()):
-        raise _disagreement(workload, "right rows")
-    lse = _lines(made[1], places, np.float64, 1)[:, 0]
-    is_finite = np.isfinite(numbers)
-    allowed = _AGREE * (limits.lse_absolute + limits.lse_relative * np.abs(numbers[is_finite]))
-    if (np.isfinite(lse) != is_finite).any() or (np.abs(lse - numbers)[is_finite] > allowed).any():
-        raise _disagreement(workload, "right numbers")
-    told = _lines(made[2], places, np.float32, 5).astype(np.float64)
-    honest = ((known.honest.reshape(-1, columns)[both] - host) ** 2).sum()
-    if abs(told[:, 1].sum() - honest) > _HONEST_AGREE * honest + limits.honest_floor**2 * float(
-        (host**2).sum()
-    ):
-        raise _disagreement(workload, "honest errors")
-
-
-def _lines(memory: Any, places: NDArray[np.intp], kind: Any, width: int) -> NDArray[Any]:
-    """Some lines of an array on the device: read from the first to the last that stand close together."""
-    size, found = width * np.dtype(kind).itemsize, []
-    for part in np.split(places, np.flatnonzero(np.diff(places) > 4096) + 1):
-        if not len(part):
-            continue
-        read = memory[part[0] * size : (part[-1] + 1) * size].get().view(kind).reshape(-1, width)
-        found.append(read[part - part[0]])
-    return np.concatenate(found) if found else np.zeros((0, width), kind)
-
-
-def _disagreement(workload: Workload, what: str) -> DeviceError:
-    return DeviceError(
-        f"{workload}: the {what} that the GPU computes are not the host's: its memory or its driver may be "
-        "faulty; run `evoflash doctor`, and report it if it comes again."
-    )

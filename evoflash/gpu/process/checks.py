@@ -2,27 +2,22 @@
 
 At size inputs stay on the GPU, and so does the output but for the groups that the reference knows: whether
 inputs are unchanged, all of it is finite and two runs agree in every bit is found out there, over every byte.
-What was timed is judged by the same CUDA graph with inputs that it never saw.
+What was timed is judged by judged_replays.py.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-
-import numpy as np
 
 from evoflash.evaluation import Verdict
 from evoflash.gpu import arena as memory
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import Arena, Original
-from evoflash.gpu.baselines import LibraryContender
-from evoflash.gpu.launcher import LoadedKernel, Stopwatch, alone
+from evoflash.gpu.launcher import LoadedKernel, alone
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.check_batch import CheckBatch
-from evoflash.gpu.timing.benchmark import Bench, KernelContender
 from evoflash.numerics import is_non_finite
 from evoflash.operation import (
-    ExpectedOutputs,
     Output,
     TestInput,
     Workload,
@@ -32,7 +27,6 @@ from evoflash.operations.expectations import outputs_of
 from evoflash.validation import metamorphic, validator
 from evoflash.validation.cases import case, large_case
 from evoflash.validation.plan import CheckLaunch, check_one_by_one
-from evoflash.validation.validator import Part
 
 LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
 SMALL_LIMIT_S = 3.0  # one launch on a check workload
@@ -180,114 +174,3 @@ def _launch(
     arena, stream = arena or cache.arena(subject.workload), launcher.new_stream()
     limit_s = subject.limit_s
     return memory.launch(subject.kernel, arena, inputs, stream=stream, limit_s=limit_s, without=without)
-
-
-_FINITE = 0x3C  # this byte repeated is 1.06 in fp16, 0.0115 in bf16 and fp32
-_SLOWER, _LATENCY_US, _AGAIN = 1.5, 1.0, 3  # a replay's own latency is shared by its launches
-
-
-def judge_replay(
-    contender: KernelContender | LibraryContender,
-    bench: Bench,
-    *,
-    seed: int,
-    timed_us: float | None = None,
-    is_deterministic: bool = False,
-) -> Verdict:
-    """Judge a replay of the timed graph after its first input set was overwritten with inputs never seen.
-
-    All outputs hold finite numbers before, as while it was timed: a kernel cannot tell that it is looked at.
-    With `timed_us`, a launch of this replay must not take much longer than one did while it was timed: a
-    kernel that finds its result there, and rests, has to work here. And what it left for an input set that it
-    knows already must be what one launch by itself gives, to the bit where that is to be expected.
-    """
-    workload, name, arena = bench.workload, operation_of(bench.workload).inputs.after_timing, bench.arenas[0]
-    inputs, expected = large_case(workload, name, seed)
-    unseen, replay = cache.inputs(workload, name, seed), contender.graph(bench, bench.walk)
-    with alone():
-        before = arena.inputs
-        took_us, output = _replay_on(unseen, replay, contender, bench, expected)
-        verdict = validator.judge(workload, [(inputs, expected, output)])
-        if verdict.passed and isinstance(contender, KernelContender):
-            reason = _known_input_mismatch(contender, bench, is_deterministic=is_deterministic)
-            if not reason and timed_us is not None:
-                reason = _slowdown(replay, bench, took_us, timed_us)
-            verdict = replace(verdict, passed=not reason, reason=reason)
-        if before is not None:
-            arena.load(before)
-        if not verdict.passed:
-            cache.verify_inputs(workload, (name,), seed)
-    return verdict
-
-
-def _replay_on(
-    unseen: TestInput | Original,
-    replay: Callable[[], None],
-    contender: KernelContender | LibraryContender,
-    bench: Bench,
-    expected: ExpectedOutputs,
-) -> tuple[float, Output | Part]:
-    """Microseconds a launch of the replay with unseen inputs in the first arena, and what is left there."""
-    replay()  # the first one pays for loading
-    launcher.wait(bench.stream, limit_s=LARGE_LIMIT_S)
-    bench.arenas[0].load(unseen)
-    if isinstance(contender, LibraryContender):
-        contender.refresh()
-    took_us = _time_replay(replay, bench)
-    if isinstance(contender, LibraryContender):
-        output: Output | Part = contender.output()
-    else:
-        output = bench.arenas[0].part(expected.sample)
-    memory.check_memory_of(bench.arenas)
-    return took_us, output
-
-
-def _known_input_mismatch(contender: KernelContender, bench: Bench, *, is_deterministic: bool) -> str:
-    """Empty when one of the other input sets, by chance, holds what a launch by itself gives for it."""
-    if len(bench.arenas) == 1:
-        return ""
-    both = _replay_and_launch(
-        contender, bench, bench.arenas[int(np.random.default_rng().integers(1, len(bench.arenas)))]
-    )
-    if both is None:
-        return ""
-    replayed, launched = both
-    reason = metamorphic.drift_of("inputs that it knew", launched, replayed, workload=bench.workload)
-    unequal = sum(int((launched.tensors[name] != out).sum()) for name, out in replayed.tensors.items())
-    if reason or not is_deterministic or not unequal:
-        return reason
-    return f"inputs that it knew: {unequal} elements are not those of a launch"
-
-
-def _replay_and_launch(
-    contender: KernelContender, bench: Bench, arena: Arena
-) -> tuple[Output, Output] | None:
-    """The rows that a replay left in an arena, and those of a launch by itself; None where they are the same
-    to the bit, which the device says.
-    """
-    assert arena.inputs is not None, "a bench has loaded its arenas"
-    kept = arena.copy_of_rows()
-    left = arena.output_rows() if kept is None else None
-    memory.launch(contender.kernel, arena, arena.inputs, stream=bench.stream, limit_s=LARGE_LIMIT_S)
-    if kept is not None and not arena.differ_from(kept):
-        return None
-    return left or arena.as_output(kept or {}), arena.output_rows()
-
-
-def _slowdown(replay: Callable[[], None], bench: Bench, took_us: float, timed_us: float) -> str:
-    """Empty when a launch takes about as long as it did while it was timed; asked again before it is not."""
-    limit_us = _SLOWER * timed_us + _LATENCY_US
-    if took_us > limit_us:
-        took_us = min(_time_replay(replay, bench) for _ in range(_AGAIN))
-    if took_us > limit_us:
-        return f"a launch that is judged takes {took_us:.1f} us instead of the {timed_us:.1f} us timed"
-    return ""
-
-
-def _time_replay(replay: Callable[[], None], bench: Bench) -> float:
-    """Microseconds a launch in one replay over outputs that hold one finite number everywhere."""
-    for each in bench.arenas:
-        each.fill_outputs(_FINITE, bench.stream)
-    stopwatch = Stopwatch(bench.stream)
-    replay()
-    return stopwatch.stop(limit_s=LARGE_LIMIT_S) / len(bench.arenas)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from evoflash.evaluation import Evaluation, Rung, Status, Timing, Verdict
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import MemoryFaultError
-from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError, let_go
+from evoflash.gpu.launcher import GpuBusyError, KernelHungError, LaunchRefusedError, let_go
 
 _VALIDATOR = (Rung.SMOKE, Rung.CORRECTNESS)
 _ALL = (*_VALIDATOR, Rung.TIMING)
@@ -118,7 +118,7 @@ def _climb(
             now = time.monotonic()
             spent[outcome.rung] += now - since
             outcome, since = step, now
-    except (RejectedError, LaunchRefusedError, MemoryFaultError, KernelHungError) as error:
+    except (RejectedError, LaunchRefusedError, MemoryFaultError, KernelHungError, GpuBusyError) as error:
         spent[outcome.rung] += time.monotonic() - since
         return _with_failure(_charge(outcome, spent), error)
     except launcher.cuda_errors() as error:
@@ -138,6 +138,8 @@ def _with_failure(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
             return replace(outcome, status=error.status, reason=str(error))
         case LaunchRefusedError():
             return replace(outcome, status=Status.CONSTRAINTS, reason=str(error))
+        case GpuBusyError():
+            return replace(outcome, status=Status.UNMEASURED, reason=reason)
         case MemoryFaultError():
             # What else it overwrote is unknown: guards, inputs and code of this process are not trusted.
             return replace(outcome, status=Status.CORRECTNESS, reason=reason, process_lost=True)

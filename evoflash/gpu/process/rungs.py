@@ -21,8 +21,8 @@ from evoflash.gpu.process.checks import (
     SMALL_LIMIT_S,
     SMOKE_LIMIT_S,
     CheckSubject,
-    judge_replay,
 )
+from evoflash.gpu.process.judged_replays import judge_replay
 from evoflash.gpu.process.outcome import GpuOutcome, RejectedError, climb_rungs, stop_if_wrong, with_verdict
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, gpu_uuid, measure
 from evoflash.gpu.timing.paired import RatioInterval, beats_physics
@@ -149,9 +149,7 @@ def _time(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
         # The fastest tenth: beside another kernel, which writes the same output, one that rests where it
         # finds its own result rests in some of the samples alone.
         timed_us = next(t.p10_us for t in ranked if t.workload == str(bench.workload))
-        verdict = judge_replay(
-            contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=task.is_deterministic
-        )
+        verdict = judge_replay(contender, bench, seed=task.seed, timed_us=timed_us)
         outcome = with_verdict(outcome, verdict)
         if not verdict.passed:
             yield outcome

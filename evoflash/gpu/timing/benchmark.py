@@ -105,7 +105,6 @@ def combined_state(states: Sequence[ClockState]) -> ClockState:
 
 
 REPLAY_LIMIT_S = 30.0
-_GUARD_BYTES = 4096  # there are hundreds of sets
 
 
 class Contender(Protocol):
@@ -146,20 +145,27 @@ class KernelContender:
         """See Contender. Captured once and kept: what is judged after timing is the graph that was timed."""
         key = bench, tuple(order)
         if key not in self._graphs:
-            self._graphs[key] = self._capture(bench, order)
+            self._graphs[key] = self.graph_after(bench, order, lambda at: None)
         return self._graphs[key]
 
-    def _capture(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
+    def orders(self, bench: "Bench") -> list[tuple[int, ...]]:
+        """Of all graphs that were captured on the bench, and so may have been timed."""
+        return [order for on, order in self._graphs if on is bench]
+
+    def graph_after(
+        self, bench: "Bench", order: Sequence[int], prepare: Callable[[int], None]
+    ) -> Callable[[], None]:
+        """As graph(), made anew; before each launch stands what `prepare` enqueues for the number of its
+        input set.
+        """
         arguments = [arena.packed_arguments(self.kernel) for arena in bench.arenas]
-        with bench.stream:
-            bench.stream.begin_capture()
-            try:
-                for at in order:
-                    self.kernel.enqueue_packed(arguments[at])
-            finally:
-                graph = bench.stream.end_capture()
-        graph.upload(bench.stream)
-        return lambda: graph.launch(bench.stream)
+
+        def enqueue() -> None:
+            for at in order:
+                prepare(at)
+                self.kernel.enqueue_packed(arguments[at])
+
+        return bench.graph_of(enqueue)
 
     def calls(self, bench: "Bench") -> Callable[[int], None]:
         """See Caller."""
@@ -184,10 +190,21 @@ class Bench:
         self.pci_bus_id = gpu.pci_bus_id
         clock_state(self.pci_bus_id)  # the first call opens NVML: 50 ms
         sets = operation_of(workload).timed_inputs(workload, sets=sets_of(workload, gpu.l2_bytes), rng=rng)
-        self.arenas = [Arena(workload, rng=rng, guard_bytes=_GUARD_BYTES) for _ in sets]
+        self.arenas = [Arena(workload, rng=rng) for _ in sets]
         for arena, inputs in zip(self.arenas, sets, strict=True):
             arena.load(inputs)
         self.walk = self.random_order(np.random.default_rng())
+
+    def graph_of(self, enqueue: Callable[[], None]) -> Callable[[], None]:
+        """What it enqueues on the current stream as a graph; the result enqueues a replay on the stream."""
+        with self.stream:
+            self.stream.begin_capture()
+            try:
+                enqueue()
+            finally:
+                graph = self.stream.end_capture()
+        graph.upload(self.stream)
+        return lambda: graph.launch(self.stream)
 
     def random_order(self, rng: np.random.Generator) -> list[int]:
         """All input sets, in an order of chance; `walk` is one for as long as the bench lives."""

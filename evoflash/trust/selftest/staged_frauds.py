@@ -19,7 +19,7 @@ from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey
 from evoflash.evaluators.pipeline import Duplicates
 from evoflash.gpu import launcher
 from evoflash.gpu.process import cache
-from evoflash.gpu.process.checks import judge_replay
+from evoflash.gpu.process.judged_replays import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, measure, time_interleaved
 from evoflash.gpu.timing.paired import beats_physics, compare
@@ -404,6 +404,8 @@ class _Aside:
 
     def __init__(self, bench: Bench, stream: object) -> None:
         self.arenas, self.stream = bench.arenas, stream
+
+    graph_of = Bench.graph_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from tables import data
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
 from evoflash.gpu.timing.benchmark import (
+    Bench,
     KernelContender,
     can_be_timed,
     clock_state,
@@ -212,7 +213,9 @@ def test_a_kernel_is_captured_once_for_each_bench_and_order():
             number = len(self.captured) - 1
             return SimpleNamespace(upload=lambda _: None, launch=lambda _: self.replayed.append(number))
 
-    class Bench:
+    class OnHost:
+        graph_of = Bench.graph_of
+
         def __init__(self):
             self.stream = Stream()
             self.arenas = [SimpleNamespace(packed_arguments=self.arguments(name)) for name in ("q1", "q2")]
@@ -220,7 +223,7 @@ def test_a_kernel_is_captured_once_for_each_bench_and_order():
         def arguments(self, name):
             return lambda kernel: (self.stream, name)
 
-    one, other = Bench(), Bench()
+    one, other = OnHost(), OnHost()
     kernel = SimpleNamespace(enqueue_packed=lambda given: given[0].captured[-1].append(given[1]))
     contender = KernelContender("known", kernel)
 
@@ -232,3 +235,4 @@ def test_a_kernel_is_captured_once_for_each_bench_and_order():
 
     assert (one.stream.captured, one.stream.replayed) == ([["q1", "q2"], ["q2", "q1"]], [0])
     assert (other.stream.captured, other.stream.replayed) == ([["q1", "q2"]], [])
+    assert contender.orders(one) == [(0, 1), (1, 0)]  # what is judged after timing
