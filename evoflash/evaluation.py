@@ -96,9 +96,9 @@ class Timing:
     workload: str
     protocol: str  # "cold", "hot", "final-cold", "final-hot", "screen", "model"
     median_us: float
-    p10_us: float
-    p90_us: float
-    n: int
+    p10_us: float | None  # None where one number is all there is: an estimate, a single look
+    p90_us: float | None
+    n: int  # samples; 0 for an estimate
     censored: bool = False  # stopped early as hopeless: median_us is a lower bound
     sm_clock_mhz: int | None = None
     throttle: str = ""
@@ -107,9 +107,15 @@ class Timing:
         None  # of a launch sequence, by timing/benchmark.py; None where it was not measured
     )
 
+    @property
+    def spread_us(self) -> tuple[float, float] | None:
+        """From p10 to p90; None where there is none."""
+        return None if self.p10_us is None or self.p90_us is None else (self.p10_us, self.p90_us)
+
 
 # A score stands for the first of these protocols that was timed ("boost", "relative": timing/protocols.py).
-SCORED = ("final-cold", "final-cold-boost", "cold-relative", "cold", "cold-boost", "model")
+MODEL = "model"
+SCORED = ("final-cold", "final-cold-boost", "cold-relative", "cold", "cold-boost", MODEL)
 FINAL = frozenset(SCORED[:2])
 
 

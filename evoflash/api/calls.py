@@ -29,6 +29,7 @@ from evoflash.problem import Problem, parse_problem
 from evoflash.settings import DEFAULT_STRATEGY
 from evoflash.space import Value
 from evoflash.views import kernel as kernel_report
+from evoflash.written_files import replacing
 
 if TYPE_CHECKING:
     from evoflash.replay.comparison import StrategyComparison
@@ -397,6 +398,7 @@ def export(
     arch: str | None = None,
     prefix: str | None = None,
     db: str | None = None,
+    force: bool = False,
 ) -> tuple[Path, ...]: ...
 
 
@@ -408,6 +410,7 @@ def export(
     arch: str | None = None,
     prefix: str | None = None,
     db: str | None = None,
+    force: bool = False,
 ) -> str | tuple[Path, ...]:
     """The kernel as files that need no evoflash, as `evoflash export` writes them; their paths are returned.
 
@@ -415,7 +418,8 @@ def export(
     `t4.json`, `solution.json`), or `kind` does: cu, cubin, cupy, torch, hub, t4, solution. `arch`
     ("sm_90a,sm_89") compiles for several architectures, `prefix` begins the C names of a .cu file. What the
     files say of the kernel is what `db` knows of it, else the kernel itself. Without `path` nothing is
-    written and the .cu file's text is returned.
+    written and the .cu file's text is returned. A file that evoflash did not write, or that was edited since,
+    is replaced with `force` alone.
 
     UsageError where the kernel cannot leave in that form, the path cannot be written, or the problem needs
     several kernels.
@@ -432,4 +436,5 @@ def export(
             raise UsageError("kind and arch are for files: give a path, too.")
         return kernel.cuda if prefix is None else kernel.cuda_with_prefix(prefix)
     where = db or default_database()
-    return write_evaluated(kernel.evaluation, str(path), kind=kind, archs=arch, prefix=prefix, db=where)
+    with replacing(force):
+        return write_evaluated(kernel.evaluation, str(path), kind=kind, archs=arch, prefix=prefix, db=where)

@@ -27,6 +27,7 @@ from evoflash.evaluation import Evaluation, Proposal, Run, Rung
 from evoflash.notices import say, working
 from evoflash.space import Value
 from evoflash.store.store import Store
+from evoflash.written_files import check_replaceable, keep_written
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -79,7 +80,7 @@ def write(
 
     SQLite, or, much sooner, an Optuna journal where the file's name ends in .log. `said` goes beside the
     study; `stored` says of a genome's id when its outcome was. UsageError where the path is a file of
-    something else, or not writable.
+    something else or somebody else, or not writable.
     """
     _check_replaceable(path)
     import optuna
@@ -99,6 +100,7 @@ def write(
         study.add_trials(trials)
         storage.remove_session()
         os.replace(beside, path)
+        keep_written(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise UsageError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
@@ -134,6 +136,7 @@ def _check_replaceable(path: Path) -> None:
     """UsageError where a file stands there that is no study."""
     if path.exists() and not (_is_journal(path) if path.suffix == JOURNAL else _is_study(path)):
         raise UsageError(f"{path} exists and is no Optuna study: choose another file.")
+    check_replaceable(path)
 
 
 def _is_study(path: Path) -> bool:

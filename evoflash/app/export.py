@@ -7,7 +7,6 @@ from pathlib import Path
 from evoflash.app.known import known_genome
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation
-from evoflash.exports import exported as files_of_exports
 from evoflash.exports.exported import ExportRequest, gpus_of, with_evaluation
 from evoflash.exports.kinds import kind_of
 from evoflash.kernels.standalone import export_kernel, genome_of, reproducing_command
@@ -16,6 +15,7 @@ from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
+from evoflash.written_files import write_text
 
 NAMED = 4  # files that are named one by one
 
@@ -113,7 +113,7 @@ def write_evaluated(
 
 def write_page(path: Path, text: str, *, says_size: bool = False) -> None:
     """A text file, whole or not at all, and says so. UsageError where the path cannot be written."""
-    files_of_exports.write_text(path, text)
+    write_text(path, text)
     say(f"wrote {path}" + (f" ({len(text.encode()) / 1024:.0f} KB)" if says_size else ""))
 
 

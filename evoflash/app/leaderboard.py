@@ -394,6 +394,7 @@ def _archived_rows(problem: str, gpu: str, only: Only, top: int) -> list[Row]:
         "kind": "candidate",
         "name": known.genome.family,
         "genome_id": known.genome.id,
+        "family_version": known.genome.version,
         "score_us": known.us,
         "protocol": known.protocol,
         "speedup_vs": f"{name}{' (bridged)' * (name in known.bridged_us)}" or None,

@@ -22,6 +22,7 @@ from evoflash.notices import heard_by, name_database, say
 from evoflash.paths import default_database, usual_places
 from evoflash.settings import MOST_SEED, ConfigFile, by_key, config_files, is_on, lookup, unknown
 from evoflash.views.terminal import PIPE_COLUMNS, json_text, stdout_console, tell
+from evoflash.written_files import replacing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,6 +138,12 @@ def _remember(db: str) -> str:
     return db
 
 
+def _replace(ctx: typer.Context, wanted: bool) -> bool:
+    """For as long as the command runs."""
+    ctx.with_resource(replacing(wanted))
+    return wanted
+
+
 def strategy_names() -> str:
     """The registered strategies, shipped and of extension folders, for a help text: `a, b or c`."""
     names = catalogue.strategies()
@@ -215,6 +222,14 @@ RunOption = Annotated[
 ]
 Replayed = Annotated[
     bool, typer.Option("--replayed", help="Look at searches on recordings, and at nothing else.")
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        callback=_replace,
+        help="Replace a file that evoflash did not write, or that was edited since.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PricePerHour = Annotated[

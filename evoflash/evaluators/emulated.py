@@ -81,9 +81,9 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
                 workload=str(workload),
                 protocol="model",
                 median_us=each.total_us,
-                p10_us=each.total_us,
-                p90_us=each.total_us,
-                n=1,
+                p10_us=None,
+                p90_us=None,
+                n=0,
                 terms=dict(each.terms),
             )
             for workload, each in zip(self.problem.workloads, estimated, strict=True)

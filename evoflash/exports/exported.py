@@ -1,14 +1,10 @@
 """The request for an export, which is a genome for a problem and GPUs with what is known of it.
 
-Known is what the database says of the genome, or the shipped archive. A file is written whole or not at all.
-Renders nothing.
+Known is what the database says of the genome, or the shipped archive. Renders and writes nothing.
 """
 
-import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from evoflash.champions import Champion
 from evoflash.champions.evidence import known_times
@@ -23,8 +19,6 @@ from evoflash.store import run_edits
 from evoflash.store.database import is_there
 from evoflash.store.store import open_store
 
-# leaves an unknown ~user as it is; Path raises
-
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
@@ -38,6 +32,7 @@ class ExportRequest:
     archived: Champion | None = None  # where it is the shipped archive's, measured on another machine
     db: str = ""  # the database that the evaluation is in
     prefix: str | None = None  # of the C symbols of kernel.cu
+    is_other: bool = False  # it was evaluated, and its code was another then
     run: str | None = None  # number or name of the run whose evaluation of it is meant; None: any
 
     @property
@@ -96,32 +91,3 @@ def with_evaluation(exported: ExportRequest, db: str) -> ExportRequest:
             found = store.find(exported.genome.id, within)
     known = known_times(exported.genome, exported.problem, exported.gpu, found)
     return replace(exported, evaluation=known.measured or known.estimated, archived=known.archived, db=db)
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """UsageError where the path cannot be written, or would replace a database: that is then still there."""
-    if not path.name:
-        raise UsageError(f"'{path}' is no file: give the name of one.")
-    if _is_database(path):
-        raise UsageError(f"{path} is a database, and would be lost: choose another path.")
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):  # where it could not even be begun
-            beside.unlink()
-        raise UsageError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """As write_bytes(), in UTF-8."""
-    write_bytes(path, text.encode("utf-8"))
-
-
-def _is_database(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except (OSError, ValueError):  # it is not there, or no file can be: writing says so
-        return False

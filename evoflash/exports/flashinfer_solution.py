@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.exports import cupy_file
-from evoflash.exports.exported import ExportRequest, write_text
+from evoflash.exports.exported import ExportRequest
+from evoflash.written_files import write_text
 
 _FILE = "attention.py"
 RUN = '''

@@ -5,12 +5,13 @@ from pathlib import Path
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
-from evoflash.exports.exported import ExportRequest, write_text
+from evoflash.exports.exported import ExportRequest
 from evoflash.kernels.family import load_family
 from evoflash.notices import say
 from evoflash.replay.t4_results import t4_results
 from evoflash.store.run_edits import find
 from evoflash.store.store import Store, open_store
+from evoflash.written_files import write_text
 
 
 def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:

@@ -237,7 +237,8 @@ def made_headers() -> Path:
     """A folder in the cache that has that header, for compilers that read files; written on first use."""
     text = wgmma_shapes()
     place = cache_dir() / "emulator" / hashlib.sha256(text.encode()).hexdigest()[:24]
-    if not (place / WGMMA_SHAPES).exists():
+    kept = place / WGMMA_SHAPES
+    if not kept.exists() or kept.read_bytes() != text.encode():
         with writing_to_cache():
             place.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:

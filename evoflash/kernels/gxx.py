@@ -1,7 +1,7 @@
 """Builds the emulator's runtime and rendered kernels with g++. Runs neither.
 
 Libraries are kept by a hash of sources, compiler version and flags, and put in place whole: several processes
-may build the same one at once.
+may build the same one at once. One that was cut or changed since is built again.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from evoflash.errors import DeviceError, EvoflashError
+from evoflash.kernels.cached_files import is_whole_library, seal_library
 from evoflash.kernels.ef_layer import made_headers, wgmma_shapes
 from evoflash.paths import DEVICE, EMU, cache_dir, check_cache_runs, writing_to_cache
 
@@ -80,7 +81,7 @@ def runtime() -> Path:
         )
     key = _digest(_sources_digest(), compiler_version(), *_RUNTIME_FLAGS)
     library = cache_dir() / "emulator" / key / "runtime.so"
-    if library.exists():
+    if is_whole_library(library):
         return library
     with writing_to_cache():
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +89,7 @@ def runtime() -> Path:
         # Of several processes that come at the same time one builds it; the others would only slow it down.
         with (library.parent / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            log = "" if library.exists() else _compile_runtime(library)
+            log = "" if is_whole_library(library) else _compile_runtime(library)
     if log:
         raise DeviceError(
             f"the emulator's runtime does not compile: {_first_error(log)}; use g++ 9 or later."
@@ -133,6 +134,7 @@ def _compile_runtime(library: Path) -> str:
         product = Path(folder) / library.name
         log_of_all = next(filter(None, said), "") or _gxx(*_RUNTIME_FLAGS, *objects, "-o", str(product))
         if not log_of_all:
+            seal_library(product)
             product.replace(library)
     return log_of_all
 
@@ -156,7 +158,7 @@ def build(source: str, *, name: str, tells_callers: bool = False, sees_all: bool
     flags = (*_kernel_flags(), *(_CALLERS if tells_callers else ()), *(_seen_flags() if sees_all else ()))
     key = _digest(source, text, name, _sources_digest(), version, *flags)
     library = cache_dir() / "emulator" / key / f"{name}.so"
-    if library.exists():
+    if is_whole_library(library):
         return library
     with writing_to_cache():
         log = _compile(source, text, library, flags)
@@ -224,6 +226,7 @@ def _compile(source: str, text: str, library: Path, flags: tuple[str, ...]) -> s
         product = Path(folder) / library.name
         log = _gxx(*flags, "-x", "c++", "-", "-o", str(product), text=f'# 1 "{named}"\n{text}')
         if not log:
+            seal_library(product)
             product.replace(library)
     return log
 

@@ -25,6 +25,7 @@ from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_
 from evoflash.replay.t4_results import from_t4
 from evoflash.space import Genome, Param
 from evoflash.specs import load_gpu
+from evoflash.written_files import write_bytes
 
 
 def with_family(recording: Recording) -> Recording:
@@ -170,7 +171,7 @@ def write_recording(path: Path, recording: Recording) -> None:
     """Write a cache file that Kernel Tuner reads and read_recording reads back whole; .gz compresses."""
     text = cache_text(recording).encode()
     # Without a time stamp equal recordings are equal files.
-    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    write_bytes(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
 def cache_text(recording: Recording) -> str:

@@ -141,7 +141,7 @@ class Recording:
         return sorted(o.time_us for o in self.space.outcomes.values() if o.time_us < math.inf)
 
     @property
-    def screened(self) -> int:
+    def screened_count(self) -> int:
         """How many of its genomes looked right and were not proven."""
         return sum(o.status is Status.SCREENED for o in self.space.outcomes.values())
 
@@ -156,7 +156,7 @@ class Recording:
             size,
             len(times_us),
             times_us[0],
-            screened=self.screened,
+            screened=self.screened_count,
             model_version=self.model_version,
         )
 
@@ -212,6 +212,8 @@ class ReplayedEvaluator:
 
 
 def _timing(problem: str, outcome: RecordedOutcome, score_us: float) -> Timing:
-    times_us = outcome.times_us or (score_us,)
+    bound, times_us = outcome.is_lower_bound, outcome.times_us
+    if len(times_us) < 2:  # of one number nobody knows how far it may be off
+        return Timing(problem, PROTOCOL, score_us, None, None, len(times_us), censored=bound)
     p10, median, p90 = (float(np.quantile(times_us, q)) for q in (0.1, 0.5, 0.9))
-    return Timing(problem, PROTOCOL, median, p10, p90, len(times_us), censored=outcome.is_lower_bound)
+    return Timing(problem, PROTOCOL, median, p10, p90, len(times_us), censored=bound)

@@ -187,7 +187,7 @@ def _status(result: Json) -> Status:
     """UsageError for a result that does not say how it ended."""
     ours = result.get("evoflash") or {}
     word = str(ours.get("status", result.get("invalidity"))).lower()
-    if word not in {*_RUNGS, Status.CORRECT} and not (ours and word == Status.SCREENED):
+    if word not in (set(Status) if ours else {*_RUNGS, Status.CORRECT}):
         known = ", ".join((Status.CORRECT, *_RUNGS))
         raise UsageError(f"the result {words_of(result)} has the invalidity '{word}': use one of {known}.")
     status = Status(word)
@@ -201,7 +201,7 @@ def _outcome(result: Json, time: RecordedTime | None) -> RecordedOutcome:
     spent = times.get("compilation", times.get("compilation_time"))
     compile_s = float(spent) / 1e3 if is_time(spent) else 0.0
     if status not in (Status.CORRECT, Status.SCREENED):
-        rung = Rung(ours["rung"]) if "rung" in ours else _RUNGS[status]
+        rung = Rung(ours["rung"]) if "rung" in ours else _RUNGS.get(status, Rung.TIMING)
         return RecordedOutcome(status, rung, str(ours.get("reason", "")), compile_s=compile_s)
     if "score_us" in ours:
         launches = tuple(1e3 * each for each in times.get("runtimes") or () if is_time(each))

@@ -8,8 +8,8 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from os.path import expanduser
 from pathlib import Path
@@ -288,6 +288,26 @@ def _check_file(file: Path, *, read_only: bool) -> None:
         raise StoreError(f"no database at {file}: run `evoflash search` first, or name another with --db.")
     if not read_only:
         file.parent.mkdir(parents=True, exist_ok=True)
+        _check_ours(file)
+
+
+def _check_ours(file: Path) -> None:
+    """StoreError for the SQLite file of another program, to which nothing is written, not even how it keeps
+    its journal.
+    """
+    if not file.exists() or not file.stat().st_size:
+        return
+    with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as connection:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    tables = [name for (name,) in found]
+    if tables and VERSION_TABLE not in tables:
+        raise StoreError(not_ours(str(file), tables))
+
+
+def not_ours(label: str, tables: Sequence[str]) -> str:
+    """That a database is another program's, in words."""
+    several = ", ".join(sorted(tables)[:3]) + (" and more" if len(tables) > 3 else "")
+    return f"{label} is another program's database, with its tables {several}: name another with --db."
 
 
 def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
@@ -353,6 +373,9 @@ def _bring_up_to_date(database: Database, target: str, *, read_only: bool) -> No
     with database.reading() as connection:
         revision = _revision(connection)
         has_view = _has_view(connection)
+        others = [] if revision else sa.inspect(connection).get_table_names()
+    if others and not read_only:
+        raise StoreError(not_ours(database.label, others))
     _check_revision(revision, database.label, read_only=read_only)
     if revision == HEAD and (read_only or has_view):
         return

@@ -130,7 +130,7 @@ def _after(text: str, separator: str) -> str:
 def _timing(timing: Timing, *, is_estimate: bool) -> str:
     mark = "~" if is_estimate else ""
     tflops = parse_problem(timing.workload).workloads[0].reported_flops / timing.median_us / 1e6
-    spread = f", p10 {timing.p10_us:.2f}, p90 {timing.p90_us:.2f}, n {timing.n}" if timing.n > 1 else ""
+    spread = f"{_spread(timing)}, n {timing.n}" if timing.n > 1 else ""
     clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
     terms = ", ".join(f"{name} {us:.1f}" for name, us in sorted(timing.terms.items(), key=lambda x: -x[1]))
     bound = " at least" if timing.censored else ""
@@ -287,7 +287,11 @@ def _pair(result: PairResult) -> list[str]:
 def _pair_times(timing: Timing) -> str:
     clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
     throttled = f"; {timing.throttle}" if timing.throttle else ""
-    return f"{timing.median_us:.2f} us, p10 {timing.p10_us:.2f}, p90 {timing.p90_us:.2f}{clock}{throttled}"
+    return f"{timing.median_us:.2f} us{_spread(timing)}{clock}{throttled}"
+
+
+def _spread(timing: Timing) -> str:
+    return "" if timing.spread_us is None else ", p10 {:.2f}, p90 {:.2f}".format(*timing.spread_us)
 
 
 def _pair_answer(result: PairResult) -> str:

@@ -4,7 +4,6 @@ matplotlib is asked for only when a chart is wanted: it comes with the extra `pl
 """
 
 import io
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -20,6 +19,7 @@ from evoflash.champions.evidence import error_in_words
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.views import tables
+from evoflash.written_files import check_replaceable, write_bytes
 
 _FORMATS = (".svg", ".png")
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}  # lines of a diff
@@ -117,6 +117,7 @@ def check_plot(path: Path) -> None:
         raise UsageError(f"--plot {path}: there is no folder {path.resolve().parent}; make it first.")
     if find_spec("matplotlib") is None:
         raise UsageError('--plot needs matplotlib: pip install "evoflash[plots]".')
+    check_replaceable(path)
 
 
 def plot(climb: Climb, path: Path) -> None:
@@ -131,9 +132,7 @@ def plot(climb: Climb, path: Path) -> None:
         picture = io.BytesIO()
         metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
         figure.savefig(picture, format=path.suffix[1:], dpi=150, metadata=metadata)
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_bytes(picture.getvalue())
-    os.replace(beside, path)
+    write_bytes(path, picture.getvalue())
 
 
 def _draw(climb: Climb, axes: Any) -> None:

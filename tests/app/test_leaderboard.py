@@ -58,6 +58,16 @@ def evaluation_of(block_m: int, score_us: float, *, basis: Basis = Basis.MEASURE
     )
 
 
+def test_what_an_older_version_of_a_family_took_is_no_rival(tmp_path) -> None:
+    older, newer = evaluation_of(1, 5.0), evaluation_of(2, 9.0)
+    newer = replace(newer, genome=replace(newer.genome, version=2))
+    with open_store(str(tmp_path / "a.db")) as store:
+        put(store, begin(store), older)
+        assert [row["genome_id"] for row in rows_of(store)] == [older.genome.id]
+        put(store, begin(store), newer)
+        assert [row["genome_id"] for row in rows_of(store)] == [newer.genome.id]
+
+
 def baseline_of(name: str, score_us: float) -> Baseline:
     return Baseline(
         name, MISSION, "l4", (Timing(MISSION, "cold", score_us, score_us, score_us, 30),), score_us

@@ -394,7 +394,7 @@ def test_what_was_not_proven_is_neither_correct_nor_the_optimum(tiles):
 
     assert with_one.scores_us == tiles.scores_us
     assert with_one.summary.correct == len(tiles.scores_us)
-    assert f"{with_one.screened} more looked right" in with_one.summary.title
+    assert f"{with_one.screened_count} more looked right" in with_one.summary.title
 
 
 def test_a_lower_bound_is_not_the_optimum(tiles):

@@ -357,9 +357,10 @@ def _time_text(each: Evaluation) -> str:
 
 def _overlap(one: Evaluation, other: Evaluation) -> bool:
     mine, theirs = _scored_timing(one), _scored_timing(other)
-    if mine is None or theirs is None:
+    if mine is None or theirs is None or mine.spread_us is None or theirs.spread_us is None:
         return False
-    return mine.p10_us <= theirs.p90_us and theirs.p10_us <= mine.p90_us
+    (low, high), (other_low, other_high) = mine.spread_us, theirs.spread_us
+    return low <= other_high and other_low <= high
 
 
 def _scored_timing(each: Evaluation) -> Timing | None:

@@ -206,7 +206,7 @@ def _of_cuda(path: Path) -> Claim:
         )
     genome, problem, gpu = genome_of_words(words)
     claim = Claim(str(path), genome.family, genome.as_dict(), str(problem), gpu.name, genome.id)
-    if text == export_kernel(genome, problem, gpu, prefix=words.prefix):
+    if text == export_kernel(genome, problem, gpu, prefix=words.prefix, claims=words.claims):
         return claim
     return _edited_claim(claim, path, text)
 

@@ -119,7 +119,7 @@ def interval_of(evaluation: Evaluation) -> TimeInterval | None:
     From each timing's spread, p10 to p90 as of a normal distribution, and its number of samples.
     """
     timings = [timing for timing in evaluation.timings if timing.protocol in FINAL]
-    if evaluation.score_us is None or not timings or any(timing.n < 2 for timing in timings):
+    if evaluation.score_us is None or not timings or any(t.n < 2 or t.spread_us is None for t in timings):
         return None
     error = math.sqrt(sum(_error(timing) ** 2 for timing in timings)) / len(timings)
     reach = math.exp(error * student(ALPHA, min(timing.n for timing in timings) - 1))
@@ -128,7 +128,8 @@ def interval_of(evaluation: Evaluation) -> TimeInterval | None:
 
 def _error(timing: Timing) -> float:
     """The median's relative standard error."""
-    return 1.2533 * (timing.p90_us - timing.p10_us) / _OF_NORMAL / math.sqrt(timing.n) / timing.median_us
+    low_us, high_us = timing.spread_us or (timing.median_us, timing.median_us)
+    return 1.2533 * (high_us - low_us) / _OF_NORMAL / math.sqrt(timing.n) / timing.median_us
 
 
 # ---- what is untrue

@@ -8,6 +8,7 @@ import typer
 from evoflash.cli.options import (
     Arch,
     Db,
+    Force,
     Json,
     Kind,
     MaybeGpu,
@@ -29,6 +30,7 @@ def best(
     kind: Kind = None,
     arch: Arch = None,
     prefix: Prefix = None,
+    force: Force = False,
     show: Annotated[bool, typer.Option("--show", help="Print the kernel's CUDA.")] = False,
     archive: Annotated[
         bool | None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Quiet, RunOption, WhichRun, interrupt_in_words, one_run
+from evoflash.cli.options import Db, Force, Quiet, RunOption, WhichRun, interrupt_in_words, one_run
 from evoflash.errors import UsageError
 from evoflash.notices import say
 
@@ -19,6 +19,7 @@ def dashboard(
         Path | None,
         typer.Option("-o", "--out", help="Keep the study: SQLite, or *.log, a journal."),
     ] = None,
+    force: Force = False,
     serve: Annotated[bool, typer.Option("--serve/--no-serve", help="Start optuna-dashboard on it.")] = True,
     host: Annotated[str, typer.Option(help="Where it listens; others can see what listens on 0.0.0.0.")] = (
         "127.0.0.1"

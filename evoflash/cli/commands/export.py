@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Arch, Db, Kind, Prefix, RunOption, SetValues
+from evoflash.cli.options import Arch, Db, Force, Kind, Prefix, RunOption, SetValues
 from evoflash.errors import UsageError
 
 
@@ -26,6 +26,7 @@ def export(
     ] = None,
     kind: Kind = None,
     arch: Arch = None,
+    force: Force = False,
     db: Db,
 ) -> None:
     """Write a genome as files that are yours to keep.

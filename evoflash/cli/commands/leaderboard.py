@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Dbs, Json, PricePerHour, Replayed, RunOption
+from evoflash.cli.options import Dbs, Force, Json, PricePerHour, Replayed, RunOption
 from evoflash.settings import MOST
 from evoflash.views.terminal import json_text, stdout_console
 
@@ -41,6 +41,7 @@ def leaderboard(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page that needs no other file.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Correct kernels, fastest first.
 

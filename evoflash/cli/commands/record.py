@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Quiet, RunOption
+from evoflash.cli.options import Db, Force, Quiet, RunOption
 from evoflash.notices import say
 
 
@@ -28,6 +28,7 @@ def record(
     estimated: Annotated[
         bool, typer.Option("--estimated", help="Write a model's estimates, marked so, not measurements.")
     ] = False,
+    force: Force = False,
     db: Db,
     quiet: Quiet = False,
 ) -> None:

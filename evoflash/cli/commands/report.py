@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, PricePerHour, Quiet, RunOption, WhichRun, one_run
+from evoflash.cli.options import Db, Force, PricePerHour, Quiet, RunOption, WhichRun, one_run
 from evoflash.errors import UsageError
 from evoflash.views.terminal import json_text
 
@@ -27,6 +27,7 @@ def report(
     check: Annotated[
         bool, typer.Option("--check", help="Run the winner in the emulator again, as `evoflash check` does.")
     ] = False,
+    force: Force = False,
     price_per_hour: PricePerHour = None,
     db: Db,
     quiet: Quiet = False,

@@ -107,7 +107,8 @@ def _place_files(files: Mapping[str, bytes]) -> dict[str, str]:
     """Where each file is on this machine."""
     try:
         return {
-            path: path if Path(path).is_file() else str(_keep_cubin(cubin)) for path, cubin in files.items()
+            path: path if _holds(Path(path), cubin) else str(_keep_cubin(cubin))
+            for path, cubin in files.items()
         }
     except OSError as error:
         raise cache_error(error) from None
@@ -116,13 +117,17 @@ def _place_files(files: Mapping[str, bytes]) -> dict[str, str]:
 def _keep_cubin(cubin: bytes) -> Path:
     name = hashlib.sha256(cubin).hexdigest()
     path = cache_dir() / "received" / name[:2] / f"{name}.cubin"
-    if not path.is_file():
+    if not _holds(path, cubin):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
         with os.fdopen(handle, "wb") as file:
             file.write(cubin)
         os.rename(beside, path)  # a half-written file cannot be taken for a kernel
     return path
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
 
 
 @cache

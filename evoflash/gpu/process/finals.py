@@ -182,7 +182,8 @@ def _verdict(
     contender: KernelContender | LibraryContender, bench: Bench, timings: tuple[Timing, ...], task: FinalTask
 ) -> Verdict:
     is_called = any(timing.protocol == f"final-{CALL.name}" for timing in timings)
-    verdict = judge_replay(contender, bench, seed=task.seed, timed_us=timings[0].p10_us, is_called=is_called)
+    timed_us = timings[0].p10_us or timings[0].median_us
+    verdict = judge_replay(contender, bench, seed=task.seed, timed_us=timed_us, is_called=is_called)
     reasons = [reason for t in timings if (reason := beats_physics(t, bench.workload, task.spec))]
     if late := _lateness(contender, bench, timings[0]):
         reasons.append(late)
