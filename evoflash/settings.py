@@ -22,6 +22,7 @@ DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Py
 MOST = 2**31 - 1  # of whatever is counted: databases keep it in 32 bits
 MOST_WORKERS = 512  # processes of one machine
 MOST_AHEAD = 65_536  # proposals in flight
+MOST_REPEATS = 1000  # runs of one search with other seeds
 MOST_SEED = 2**32 - 1  # some samplers take no larger one
 
 Kind = Literal["text", "path", "folder", "folders", "whole number", "number", "switch"]

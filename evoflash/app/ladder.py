@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash.app.leaderboard import mean_flops
 from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.plan import plan as plan_search
 from evoflash.app.search.session import evaluator as evaluator_of
@@ -166,7 +165,7 @@ def _result(
         evaluation,
         over_previous=timed[-1] / mine if timed else None,
         over_first=first / mine if first else None,
-        tflops=mean_flops(problem) / mine / 1e6,
+        tflops=problem.reported_flops / mine / 1e6,
     )
 
 

@@ -27,9 +27,9 @@ from evoflash.app.runs import closing_database, cost_as_dict
 from evoflash.champions import ARCHIVED
 from evoflash.champions.evidence import archived_for
 from evoflash.errors import EvoflashError, UsageError, did_you_mean
-from evoflash.evaluation import Basis, score
+from evoflash.evaluation import Basis
 from evoflash.kernels.family import load_family
-from evoflash.problem import Problem, canonical, parse_problem
+from evoflash.problem import canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import canonical_gpu, load_gpu
 from evoflash.store import run_edits
@@ -119,6 +119,7 @@ class Rankings:
     objectives: tuple[Objective, ...] = ()  # where the rows are Pareto fronts
     known: Mapping[Ranking, int] = field(default_factory=dict)  # then: kernels that had all figures, and
     unknown: Mapping[Ranking, int] = field(default_factory=dict)  # those that lacked one
+    has_replays: bool = False  # without a row: whether replayed ones would be there
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """One dict per row, keyed by column."""
@@ -358,6 +359,9 @@ def leaderboard(
         table = ranked(problem=problem, gpu=gpu, basis=basis, only=only, top=most)
         names = {"" if is_one else store.database.label: store.database for store in stores}
         took = {(name, run): cost for name, each in names.items() for run, cost in costs(each).items()}
+        if not table.rows and basis is None:
+            recorded = ranked(problem=problem, gpu=gpu, basis=Basis.REPLAYED, only=only, top=1)
+            table = replace(table, has_replays=bool(recorded.rows))
     if objectives:
         return front_of(table, objectives, top), took
     asked = None if basis or not (problem and gpu) else (problem, gpu)
@@ -389,7 +393,7 @@ def _archived_rows(problem: str, gpu: str, only: Only, top: int) -> list[Row]:
         return []
     shared = {"problem": problem, "gpu": gpu, "basis": ARCHIVED, "created": known.date, "strategy": "archive"}
     name, theirs_us = known.fastest_rival or ("", None)
-    flops = mean_flops(parse_problem(problem))
+    flops = parse_problem(problem).reported_flops
     kernel: Row = {
         "kind": "candidate",
         "name": known.genome.family,
@@ -408,11 +412,6 @@ def _archived_rows(problem: str, gpu: str, only: Only, top: int) -> list[Row]:
     ]
     rows = [{**shared, **row, "tflops": flops / row["score_us"] / 1e6} for row in (kernel, *libraries)]
     return _with_ranks(rows)[:top]
-
-
-def mean_flops(problem: Problem) -> float:
-    """FLOPs as the field counts them, the geometric mean over the workloads."""
-    return score([workload.reported_flops for workload in problem.workloads])
 
 
 def read_several(

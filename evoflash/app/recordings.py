@@ -147,11 +147,13 @@ def compare_strategies(
 ) -> StrategyComparison:
     """Strategies, by their names with commas between or `all`, on the recorded space of a file."""
     names, recording = parse_strategies(strategies), recording_of(file)
-    with working(
-        f"replaying {file.name}: {len(names)} strategies, {repeats} runs of {budget} evaluations each"
-    ):
+    with working(f"replaying {file.name}: {_count(len(names))}, {repeats} runs of {budget} evaluations each"):
         found = compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
     return replace(found, made_with=made_with(MUTATIONS))
+
+
+def _count(strategies: int) -> str:
+    return "1 strategy" if strategies == 1 else f"{strategies} strategies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,7 @@ def run_benchmark(
     names = _runnable(strategies, reference)
     how = provenance(argv, seeds=seeds, first_seed=first_seed, reference=reference)
     spaces: list[Space] = []
-    with working(f"{len(names)} strategies, {seeds} runs each, space after space"):
+    with working(f"{_count(len(names))}, {seeds} runs each, space after space"):
         for space in benchmark(
             tuple(files or shipped_spaces()),
             names,

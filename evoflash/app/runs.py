@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Basis, Run
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run
 from evoflash.gpu.timing.relative import GpuFactor, factors, in_words
+from evoflash.problem import canonical
+from evoflash.specs import canonical_gpu
 from evoflash.store import run_edits
 from evoflash.store.database import Database, open_database
 from evoflash.store.integrity import Health, check_database
@@ -152,6 +154,35 @@ def list_runs(db: str, price_per_hour: float | None = None, *, every: bool = Fal
         found = standings(database)
     shown = [each for each in found if every or is_search(each.run)]
     return RunList(tuple(shown), price, left_out=len(found) - len(shown))
+
+
+def evaluations_of_run(
+    db: str, wanted: str | None = None, *, problem: str | None = None, gpu: str | None = None
+) -> tuple[dict[str, Any], ...]:
+    """A row for each that the run which find_run() finds evaluated, in its order, times in us.
+
+    A duplicate has the outcome of the kernel that it repeats; `gene.NAME` are the values of its genes.
+    """
+    with closing_database(db, read_only=True) as database:
+        store = Store(database)
+        run = find_run(store, wanted, problem=canonical(problem), gpu=canonical_gpu(gpu))
+        history = store.history(run)
+    return tuple(_evaluation_row(run, at, *each) for at, each in enumerate(history, 1))
+
+
+def _evaluation_row(run: Run, position: int, proposal: Proposal, evaluation: Evaluation) -> dict[str, Any]:
+    genome, builds = evaluation.genome, [build for build in evaluation.builds if build.ok]
+    row: dict[str, Any] = {"run": run.id, "position": position, "genome_id": genome.id}
+    row |= {"family": genome.family, "version": genome.version, "operator": proposal.operator}
+    row |= {"parents": list(proposal.parents), "status": str(evaluation.status)}
+    row |= {"rung": str(evaluation.rung), "reason": evaluation.reason, "score_us": evaluation.score_us}
+    row |= {"basis": str(evaluation.basis), "model_version": evaluation.model_version}
+    row |= {"is_lower_bound": evaluation.is_censored, "bound": evaluation.bound}
+    for name in ("registers", "spill_bytes", "smem_static_bytes"):
+        row[name] = max((getattr(build, name) for build in builds), default=None)
+    values = genome.as_dict()
+    row |= {"duplicate_of": evaluation.duplicate_of, "values": values}
+    return row | {f"gene.{name}": value for name, value in values.items()}
 
 
 def current_runs(db: str, price_per_hour: float | None = None) -> RunList:

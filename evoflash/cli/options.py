@@ -4,8 +4,10 @@ The defaults of options that config files and the environment set, checked again
 answer is shown.
 """
 
+import difflib
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,14 +15,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from evoflash.app import catalogue
-from evoflash.app.search.stopping import progress_note
+from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, progress_note
 from evoflash.errors import UsageError
 from evoflash.notices import heard_by, name_database, say
 from evoflash.paths import default_database, usual_places
-from evoflash.settings import MOST_SEED, ConfigFile, by_key, config_files, is_on, lookup, unknown
+from evoflash.settings import MOST, MOST_SEED, ConfigFile, by_key, config_files, is_on, lookup, unknown
 from evoflash.views.terminal import PIPE_COLUMNS, json_text, stdout_console, tell
 from evoflash.written_files import replacing
 
@@ -160,7 +162,7 @@ Quiet = Annotated[
         "-q",
         "--quiet",
         callback=_quieter,
-        help="No progress and no notes on stderr; of a search, one line. Data is printed whole.",
+        help="No progress and no notes; a search prints one line.",
     ),
 ]
 Gpu = Annotated[
@@ -255,17 +257,18 @@ def common(version: Version = False, verbose: Verbose = False, quiet: Quiet = Fa
 
 @contextmanager
 def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> Iterator[None]:
-    """Ctrl-C inside is one line on stderr and exit code 130.
+    """Ctrl-C inside is one line on stderr and exit code 130; so is SIGTERM, with exit code 143.
 
     `outcome` says what became of the work; `{kept}` in it stands for what the store has. An empty one says
     only that the command was stopped.
     """
     try:
         yield
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, TerminatedError) as stop:
         what = f": {outcome.format(kept=progress_note(stop))}." if outcome else "."
-        say(f"stopped by Ctrl-C{what}")
-        raise typer.Exit(130) from None
+        is_terminated = isinstance(stop, TerminatedError)
+        say(f"stopped by {'SIGTERM' if is_terminated else 'Ctrl-C'}{what}")
+        raise typer.Exit(EXIT_CODE if is_terminated else 130) from None
 
 
 class Facts(Protocol):
@@ -329,12 +332,67 @@ def group_of(app: typer.Typer) -> TyperGroup:
 
     group = get_command(app)
     assert isinstance(group, TyperGroup)
+    _name_values(group)
     return group
+
+
+_METAVARS = {"int": "N", "float": "NUMBER", "str": "TEXT", "Path": "PATH"}
+_NO_LIMITS = (MOST, MOST_SEED)  # what a database or a sampler can hold: not worth a word in a help text
+
+
+def _name_values(command: Any) -> None:
+    """How the help writes the values that options and arguments take, here and in all subcommands."""
+    for param in command.params:
+        if isinstance(param, TyperArgument):
+            param.metavar = param.metavar or str(param.name).upper()
+        elif not param.is_flag:
+            kind = re.search(r"(\w+)\W*$", str(param.bare_type()))
+            param.metavar = param.metavar or _METAVARS.get(kind[1] if kind else "")
+        if getattr(param, "max", None) in _NO_LIMITS:  # the type keeps them
+            param.max = None
+            param.min = None if param.min == 0 else param.min
+    for each in getattr(command, "commands", {}).values():
+        _name_values(each)
 
 
 def _write_note(message: str) -> None:
     if not is_on("quiet"):
         print(f"evoflash: {message}", file=sys.stderr, flush=True)
+
+
+_FEW = 10  # commands that an error can list
+# What the validator says, and what a person can do with it.
+_PLAIN = (
+    (r"Input should be a valid integer.*", "write a whole number."),
+    (r"Input should be a valid number.*", "write a number."),
+    (r"Input should be greater than or equal to (\S+)", r"write at least \1."),
+    (r"Input should be less than or equal to (\S+)", r"write at most \1."),
+    (r"^Value error, ", ""),
+)
+
+
+@contextmanager
+def _plain_usage_errors() -> Iterator[None]:
+    """A mistake on the command line in words that say what to write."""
+    try:
+        yield
+    except typer.TyperException as error:
+        for pattern, words in _PLAIN:
+            error.message = re.sub(pattern, words, error.message)
+        possible = getattr(error, "possibilities", None)
+        if possible:
+            near = difflib.get_close_matches(
+                str(getattr(error, "option_name", "")), possible, n=1, cutoff=0.0
+            )
+            error.message = f"{error.message}. Did you mean {near[0]}?"
+            error.possibilities = None  # type: ignore[attr-defined]
+        group = getattr(getattr(error, "ctx", None), "command", None)
+        if error.message.startswith("No such command") and isinstance(group, TyperGroup):
+            alone = f" `evoflash {group.name}` alone lists them." if group.invoke_without_command else ""
+            few = len(group.commands) < _FEW
+            known = f"Use one of {', '.join(sorted(group.commands))}." if few else "See `evoflash --help`."
+            error.message = f"{error.message}{alone} {known}"
+        raise
 
 
 class _Commands(TyperGroup):
@@ -345,10 +403,10 @@ class _Commands(TyperGroup):
             return super().main(*arguments, **options)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        with interrupt_in_words(""):
+        with interrupt_in_words(""), _plain_usage_errors():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        with interrupt_in_words(""):
+        with interrupt_in_words(""), _plain_usage_errors():
             ctx.default_map = defaults_of(self.commands, ctx)
             return super().invoke(ctx)

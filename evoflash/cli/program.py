@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, end_on_signals, progress_note
+from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, end_on_signals
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.settings import is_on, value
 
@@ -98,8 +98,8 @@ def main() -> None:
         exit_code = run_command(sys.argv[1:])
     except KeyboardInterrupt:
         exit_code = _say("stopped by Ctrl-C.", 130)
-    except TerminatedError as stop:
-        exit_code = _say(f"stopped by SIGTERM: {progress_note(stop)}; the same command continues.", EXIT_CODE)
+    except TerminatedError:
+        exit_code = _say("stopped by SIGTERM.", EXIT_CODE)
     finally:
         gc.freeze()  # else the interpreter looks for garbage in all that is loaded before it ends
     sys.exit(exit_code)

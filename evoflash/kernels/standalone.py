@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -243,9 +243,23 @@ def valid_genome(family: str, values: Mapping[str, Value], problem: Problem, gpu
     space = loaded.space(problem.compile_keys(gpu.arch), gpu)
     genome = space.genome(values)
     if broken := space.violations(genome):
-        rules = "; ".join(f"{name} ({loaded.check[name].text})" for name in broken)
+        rules = "; ".join(_broken_rule(loaded, name, genome, problem, gpu) for name in broken)
         raise UsageError(f"these values fail {rules} on {gpu.name}: change them.")
     return genome
+
+
+def _broken_rule(family: Family, name: str, genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
+    """A check that the genome fails, with what the names in it stand for: `smem <= 99: smem is 120`."""
+    rule, values = family.check[name], genome.as_dict()
+    seen = [family.names(values, key, gpu) for key in problem.compile_keys(gpu.arch)]
+    names = next((each for each in seen if not rule(each)), seen[0])
+    figures = []
+    for word in dict.fromkeys(_WORD.findall(str(rule.text))):
+        first, *fields = word.split(".")
+        value = reduce(lambda of, field: getattr(of, field, None), fields, names.get(first))
+        if isinstance(value, int | float | str):
+            figures.append(f"{word} is {_word(value)}")
+    return f"{name} ({rule.text}{': ' if figures else ''}{', '.join(figures)})"
 
 
 def setting(params: Sequence[Param], word: str) -> tuple[str, Value]:

@@ -10,10 +10,10 @@ from evoflash.app.known import FailureCounts, KnownKernel, nearest_seed
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_kernel, error_in_words, known_times, percent_of
-from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
+from evoflash.evaluation import Basis, Build, Evaluation, Run, Timing, Verdict
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.gpu.timing.paired import PairedComparison
-from evoflash.notices import is_verbose, say
+from evoflash.notices import db_words, is_verbose, say
 from evoflash.problem import parse_problem
 from evoflash.settings import is_on
 from evoflash.space import Genome, Value
@@ -74,11 +74,14 @@ def describe_result(result: RunResult) -> str:
     return "\n".join(lines)
 
 
-def describe_outcome(outcome: EvaluationResult) -> str:
-    """One evaluated genome."""
-    if outcome.result.best is None:
-        return brief(outcome.evaluation)
-    return describe_result(outcome.result)
+def describe_outcome(outcome: EvaluationResult, chosen: Sequence[str] = ()) -> str:
+    """One evaluated genome; `chosen` are the values that were asked for, as `warps=4`."""
+    is_correct = outcome.result.best is not None
+    text = describe_result(outcome.result) if is_correct else brief(outcome.evaluation)
+    if not chosen:
+        return text
+    head, rest = text.split("\n", 1)
+    return f"{head}\nset       {' '.join(chosen)}; all other genes have their first value\n{rest}"
 
 
 def describe_end(result: RunResult, price_per_hour: float | None = None) -> str:
@@ -88,10 +91,21 @@ def describe_end(result: RunResult, price_per_hour: float | None = None) -> str:
     """
     if took := cost_in_words(result.cost, price_per_hour):
         say(f"it took {took}.")
+    if result.run is not None:
+        say(next_steps(result.run))
     if not is_on("quiet"):
         return describe_result(result)
     assert result.best is not None, "a search without a kernel is an error, not a report"
     return in_a_line(result.best)
+
+
+def next_steps(run: Run) -> str:
+    """Which run it was, and the commands that one is likely to want now."""
+    db, number = db_words(), run.id
+    steps = [f"evoflash report {number}{db}", f"evoflash best --run {number} --export kernel.cu{db}"]
+    if run.key.basis is Basis.ESTIMATED:
+        steps.append(f"on a machine with the GPU evoflash remeasure --gpu {run.key.gpu}{db}")
+    return f"this was run {number}; next: {'; '.join(steps)}."
 
 
 def in_a_line(evaluation: Evaluation) -> str:
@@ -114,9 +128,11 @@ def values_line(genome: Genome, problem: str, gpu: str) -> str:
     if genome.values == seed.values:
         return f"values    those of seed {seed.id}"
     same = set(seed.values) & set(genome.values)
+    if not same:
+        return f"values    {_words(mine)}"
     others = {name: value for name, value in genome.values if (name, value) not in same}
     agree = f"{len(same)} of {len(mine)} as in seed {seed.id[:8]}"
-    return f"values    {_words(others or mine)} ({agree}; -v shows all)"
+    return f"values    {_words(others or mine)} ({agree}; evoflash show -v lists all)"
 
 
 def _words(values: dict[str, Value]) -> str:

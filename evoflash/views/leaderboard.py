@@ -15,6 +15,7 @@ from evoflash.champions import ARCHIVED
 from evoflash.champions.evidence import archived_for, error_in_words, percent_of, ties
 from evoflash.evaluation import Basis
 from evoflash.views import tables
+from evoflash.views.terminal import four_digits
 
 Row = Mapping[str, Any]
 NOTHING = "No correct kernel is stored for this: run `evoflash search`, or ask for less."
@@ -111,6 +112,8 @@ def _rankings(table: Rankings) -> Iterator[list[Row]]:
 
 def nothing(table: Rankings) -> str:
     """Why there is no row."""
+    if table.has_replays:
+        return "No kernel is stored for this, only searches on recorded spaces: add --replayed."
     if not sum(table.unknown.values()):
         return NOTHING
     said = f"None of {sum(table.unknown.values())} kernels has a figure for {_names(table)}."
@@ -233,7 +236,7 @@ _OF_OBJECTIVES: Mapping[str, Callable[[Row], str]] = {
 
 
 def _figure(number: float | None, mark: str) -> str:
-    return "" if number is None else f"{mark}{number:.4g}" if number < 1000 else f"{mark}{number:.0f}"
+    return "" if number is None else f"{mark}{four_digits(number)}"
 
 
 def _spread(row: Row, mark: str) -> str:

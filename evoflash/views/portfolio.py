@@ -57,8 +57,7 @@ def _kernels(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[st
 def _columns(found: PortfolioResult, rows: Sequence[ServedShape]) -> list[Column]:
     sizes = [row.workload.names() for row in rows]
     mark = _mark(found)
-    has_library = any(row.library_us for row in rows)
-    return [
+    columns = [
         Column("b", tuple(str(each["batch"]) for each in sizes)),
         Column("h/hkv", tuple(f"{each['heads']}/{each['kv_heads']}" for each in sizes), 4),
         Column("sq", tuple(str(each["seq_q"]) for each in sizes)),
@@ -68,8 +67,9 @@ def _columns(found: PortfolioResult, rows: Sequence[ServedShape]) -> list[Column
         Column("us", tuple(f"{mark}{row.time.us:.2f}" if row.time else "" for row in rows)),
         Column("best", tuple(f"{mark}{row.best_us:.2f}" if row.best_us else "" for row in rows), 1),
         Column("regret", tuple(_cost(row, mark) for row in rows)),
-        *([Column("SDPA", tuple(map(_library_time, rows)), 3)] if has_library else []),
+        Column("SDPA", tuple(map(_library_time, rows)), 3),
     ]
+    return [column for column in columns if any(column.cells)]
 
 
 def _library_time(row: ServedShape) -> str:

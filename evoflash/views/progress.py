@@ -66,7 +66,8 @@ def _height(best: Sequence[Best], column: int, columns: int, spent: int, total: 
 _LINE_EVERY_S = 10.0
 _COLUMNS = 80  # of a stream that is no terminal
 _SHORTEST_BAR, _LONGEST_BAR, _BAR_RANK = 6, 30, 4
-_RECENT = 60  # evaluations whose rate is shown: the first ones wait for processes to start
+_RECENT = 60  # evaluations whose rate is shown
+_FEWEST = 8  # from which on it is: the first ones wait for processes to start
 
 
 class Progress:
@@ -89,7 +90,7 @@ class Progress:
         self._is_terminal = console.is_terminal
         self._task = self._bar.add_task("", total=limits.budget)
         self._begun = self._last_line = time.monotonic()
-        self._times: deque[float] = deque([self._begun], maxlen=_RECENT)
+        self._times: deque[float] = deque(maxlen=_RECENT)
         for proposal, evaluation in history:
             self._count(proposal, evaluation)
 
@@ -169,9 +170,9 @@ class Progress:
     def _pace(self) -> tuple[str, str]:
         """Evaluations a second, and the time left, in words; empty where they are not known."""
         now = time.monotonic()
-        rate = (len(self._times) - 1) / max(now - self._times[0], 1e-9)
-        if not rate:
+        if len(self._times) < _FEWEST:
             return "", ""
+        rate = (len(self._times) - 1) / max(now - self._times[0], 1e-9)
         ends = [] if self._limits.budget is None else [(self._limits.budget - self._spent_count) / rate]
         if self._limits.seconds is not None:
             ends.append(self._limits.seconds - (now - self._begun))

@@ -150,7 +150,7 @@ def test_the_tables_show_every_operator_and_the_lineage() -> None:
     print_insights(FOUND, Console(file=text, width=180))
     lines = text.getvalue().splitlines()
     grow = next(line for line in lines if line.strip().startswith("grow_block_n"))
-    assert grow.split() == ["grow_block_n", "2", "2", "1", "+26.5%", "10", WIDE.id]
+    assert grow.split() == ["grow_block_n", "2", "2", "1", "+26.5%", "10.00", WIDE.id]
     assert any("block_n 32 -> 96" in line and "crossover" in line for line in lines)
 
 

@@ -298,8 +298,8 @@ def test_every_estimated_figure_carries_its_mark(both: Store, show: Any) -> None
     text = show(read_rankings(both, basis=Basis.ESTIMATED))
     assert "estimated by model 2026.1, not measured" in text
     assert "est. us" in text
-    assert "~1 " in text
-    assert "~0.9-~1.1 " in text
+    assert "~1.000 " in text
+    assert "~0.9000-~1.100 " in text
 
 
 @pytest.mark.parametrize("show", [report.as_markdown, printed])
@@ -319,7 +319,7 @@ def test_as_a_page_it_has_every_ranking_marks_estimates_and_needs_no_other_file(
     text = page(read_rankings(both))
 
     assert text.count("<section>") == 2
-    assert re.findall(r'data-key="[^"]*">([^<]*)<', text).count("~1") == 1
+    assert re.findall(r'data-key="[^"]*">([^<]*)<', text).count("~1.000") == 1
     assert "estimated by model 2026.1, not measured" in text
     assert "default-src 'none'" in text
     assert not re.search(r"(src|href)=\"(?!data:,)", text)

@@ -29,7 +29,9 @@ def test_a_path_says_its_kind(path, name):
 
 
 def test_a_path_that_says_nothing_is_asked_about():
-    with pytest.raises(UsageError, match=r"x\.bin does not say what to write: add --kind"):
+    with pytest.raises(
+        UsageError, match=r"x\.bin does not say what to write: end it in one of \.cu \(cu\), .*or add --kind"
+    ):
         kind_of(None, "x.bin")
 
 

@@ -100,7 +100,7 @@ def test_doctor_without_a_gpu_looks_as_it_did(golden, width):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rank_and_time_of_every_kernel_are_whole_and_marked_at_any_width(shown, width):
     screen = shown["leaderboard", width]
-    for rank, time in (("1", "~1.5"), ("2", "~12.68"), ("3", "~14.2"), ("4", "~9877")):
+    for rank, time in (("1", "~1.500"), ("2", "~12.68"), ("3", "~14.20"), ("4", "~9877")):
         assert re.search(rf"^{rank} .*\s{re.escape(time)}(\s|$)", screen, re.MULTILINE), screen
     assert "…" not in screen
 

@@ -262,13 +262,9 @@ def verdict(
 def _reported_tflops(problem: str, us: float) -> float | None:
     """At the geometric means over the workloads, by the field's convention; None of what is not ours."""
     try:
-        flops = [workload.reported_flops for workload in parse_problem(problem).workloads]
+        return parse_problem(problem).reported_flops / us / 1e6
     except UsageError:
         return None
-    mean = 1.0
-    for each in flops:
-        mean *= each ** (1 / len(flops))
-    return mean / us / 1e6
 
 
 def _pair(found: PairedComparison, libraries: set[str]) -> PairedRatio:

@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from evoflash.app.mix import WeightedProblem
+from evoflash.app.repeats import RepeatedSearch, repeated
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
 from evoflash.app.search.limits import Limits
@@ -26,6 +27,7 @@ from evoflash.errors import EvoflashError, NoKernelError
 from evoflash.isolation import die_with_parent
 from evoflash.notices import heard_by, say
 from evoflash.spawning import spawning
+from evoflash.store.store import open_store
 
 log = logging.getLogger("evoflash")
 
@@ -127,6 +129,30 @@ def search_one(
             watch=watch,
             machines=where,
         )
+
+
+def search_seeds(
+    seeds: Sequence[int],
+    problem: str,
+    wanted: SearchRequest,
+    asked: MachineOptions,
+    *,
+    watch: running.Watch = running.NotesOnly,
+) -> RepeatedSearch:
+    """A run for each seed, one after the other, and how they went; NoKernelError without a kernel."""
+    results = []
+    for seed in seeds:
+        one = replace(wanted, planned={**wanted.planned, "seed": seed})
+        results.append(search_one(one, problem, asked, watch=watch))
+    if all(result.best is None for result in results):
+        raise NoKernelError(
+            f"no correct kernel with any of {len(results)} seeds: raise --budget or look at the reasons with "
+            "`evoflash show --failures`."
+        )
+    run = results[0].run
+    assert run is not None, "a search that evaluates is a run"
+    with open_store(wanted.db, read_only=True) as store:
+        return repeated(store, run, seeds=seeds)
 
 
 _PER_SEARCH = 2  # workers of a scheduler that one of several searches is counted with

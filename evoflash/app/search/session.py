@@ -127,6 +127,7 @@ class RunResult:
     library: tuple[str, float] | None = None  # the fastest that was timed in this run, and its time in us
     tied: tuple[str, ...] = ()  # in sentences: estimates that are not told from the winner's
     front: Rankings | None = None  # the Pareto front, where other objectives than latency were asked for
+    run: Run | None = None  # which of the database's it is
 
     @property
     def against_libraries(self) -> list[PairedComparison]:
@@ -149,6 +150,7 @@ class RunResult:
         known: dict[str, Any] = {
             "best": self.best.as_dict(),
             "spent": self.spent,
+            "run": None if self.run is None else self.run.id,
             "comparisons": [asdict(comparison) for comparison in self.against_libraries],
             "ties": list(self.tied),
             "validator": self.validator,
@@ -256,7 +258,7 @@ def result_of(
     timed = next(((each.name, each.score_us) for each in store.baselines(current) if each.score_us), None)
     best, spent = store.best_of(current), store.spent_budget(current)
     tied = ties_of(best, store.history(current)) if best is not None else ()
-    return RunResult(best, spent, finals, validator, cost, timed, tied)
+    return RunResult(best, spent, finals, validator, cost, timed, tied, run=current)
 
 
 def ties_of(best: Evaluation, history: Sequence[tuple[Proposal, Evaluation]]) -> tuple[str, ...]:

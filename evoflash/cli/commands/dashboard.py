@@ -47,7 +47,7 @@ def dashboard(
         path = out or Path(folder) / "study.log"
         trials = studies.write_study(db, one_run(run, run_option), path)
         if out is not None:
-            say(f"wrote {out}: {trials} trials.")
+            say(f"wrote {out}: {trials} {'trial' if trials == 1 else 'trials'}.")
         if serve:
             with interrupt_in_words("the database is as it was"):
                 studies.serve(path, host, port)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,9 +18,11 @@ Which = Annotated[
 
 def group() -> typer.Typer:
     """`evoflash runs` with its commands; without one it lists."""
-    app = typer.Typer(name="runs", help="List, rename, merge and delete searches.", rich_markup_mode=None)
+    app = typer.Typer(
+        name="runs", help="List, compare, rename, merge and delete searches.", rich_markup_mode=None
+    )
     app.callback(invoke_without_command=True)(runs)
-    commands: tuple[Callable[..., None], ...] = (rename, merge, delete)
+    commands: tuple[Callable[..., None], ...] = (compare, rename, merge, delete)
     for command in commands:
         app.command()(command)
     return app
@@ -52,6 +55,37 @@ def runs(
     from evoflash.views.runs import print_runs
 
     show(list_runs(db, price_per_hour, every=every), print_runs, as_json=as_json)
+
+
+def compare(
+    first: Which,
+    second: Annotated[str, typer.Argument(metavar="RUN", help="Likewise, of another search.")],
+    *,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with their curves.")
+    ] = None,
+    db: Db,
+    as_json: Json = False,
+) -> None:
+    """Compare two searches over their seeds.
+
+    Each run stands for the runs that differ from it in their seed alone (`evoflash search --repeats`): the
+    best times so far with their quartiles, and a paired test of the best times of equal seeds after as many
+    evaluations.
+
+    Example: evoflash runs compare 1 6
+    """
+    from evoflash.app.repeats import compare_runs
+    from evoflash.views.repeats import print_comparison
+
+    found = compare_runs(db, first, second)
+    if html is not None:
+        from evoflash.app.export import write_page
+        from evoflash.views.html.repeats import page
+
+        write_page(html, page(found))
+        return
+    show(found, print_comparison, as_json=as_json)
 
 
 def rename(

@@ -439,7 +439,7 @@ def test_a_number_has_four_digits_and_no_exponent(value, text):
 def test_a_change_of_nothing_has_no_sign():
     figures = Figures("~")
     assert ">~0.0 %<" in figures.change(1.0000001)
-    assert ">~\u2009\u221210.0 %<" in figures.change(0.9)
+    assert ">\u2212~10.0 %<" in figures.change(0.9)
 
 
 # ---- what goes wrong
