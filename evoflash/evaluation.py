@@ -308,6 +308,8 @@ class Run:
     name: str = ""  # given by `evoflash runs rename`
     start: RunStart = RunStart()
     objectives: str = ""  # that were asked for last, with commas between; empty: never others than latency
+    ended: str = ""  # what ended its newest search: "budget", "time", "until", "space"; empty: it was stopped
+    ends: str = ""  # when the time limit of its newest search ends, UTC, ISO 8601; empty: it has none
     final_pairs: tuple[Mapping[str, Any], ...] = ()  # each a PairedComparison of gpu/timing, the winner first
     argv: tuple[str, ...] = ()
     evoflash_version: str = ""

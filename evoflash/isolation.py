@@ -243,6 +243,44 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def cpu_seconds() -> float:
+    """What this process and all below it, those that run and those that ended, took of the CPU so far.
+
+    Of what ended it knows what its parent waited for. Where there is no /proc, those that run count nothing.
+    """
+    ended = os.times()
+    below = {pid: taken for pid, (_, taken) in _processes_below(os.getpid()).items()}
+    return time.process_time() + ended.children_user + ended.children_system + sum(below.values())
+
+
+def _processes_below(pid: int) -> dict[int, tuple[int, float]]:
+    """Parent and CPU seconds, those of ended children too, of each process that descends from `pid`."""
+    every = {each: known for each in _pids() if (known := _parent_and_cpu_s(each))}
+    found: dict[int, tuple[int, float]] = {}
+    parents = {pid}
+    while parents:
+        children = {each: known for each, known in every.items() if known[0] in parents and each not in found}
+        found |= children
+        parents = set(children)
+    return found
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _parent_and_cpu_s(pid: int) -> tuple[int, float] | None:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            said = file.read().rpartition(")")[2].split()  # the name before it may hold anything
+        return int(said[1]), sum(map(int, said[11:15])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):  # it ended meanwhile
+        return None
+
+
 def _is_from_outside(error: BaseException | None) -> TypeGuard[BaseException]:
     is_killed = isinstance(error, pebble.ProcessExpired) and error.exitcode in _KILLED
     return is_killed or isinstance(error, BrokenProcessPool)

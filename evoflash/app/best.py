@@ -7,7 +7,7 @@ was measured on another machine.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evoflash.app.evaluate import emulate, measure_genomes
@@ -17,7 +17,7 @@ from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_for
 from evoflash.errors import DeviceError, NoKernelError, UsageError
-from evoflash.evaluation import Evaluation, Rung
+from evoflash.evaluation import Evaluation
 from evoflash.exports.exported import ExportRequest
 from evoflash.gpu.launcher import present_spec
 from evoflash.notices import say
@@ -57,31 +57,14 @@ class BestKernel:
         return cuda_of(request_of(self.evaluation, prefix))
 
     def as_dict(self) -> dict[str, Any]:
-        """The evaluation. Of the archive's kernel that was not timed here: keys as an evaluation's where they
-        mean the same; its archived time stands apart, because it is no score.
+        """The evaluation; of the archive's kernel that was not timed here what the archive says, the checks
+        that it passed here, and the estimate that it goes before.
         """
         known, checked = self.archived, self.evaluation
         if known is None or self.result is not None:
             return checked.as_dict()
-        apart = ("genome", "problem", "gpu")
-        here = checked.as_dict()
-        return {
-            "genome": {
-                "id": known.genome.id,
-                "family": known.genome.family,
-                "values": known.genome.as_dict(),
-            },
-            "problem": known.problem,
-            "gpu": known.gpu,
-            "basis": "archived",
-            "status": "correct",
-            "rung": Rung.PREFLIGHT.value,
-            "score_us": None,
-            "archived": {name: value for name, value in asdict(known).items() if name not in apart},
-            "estimated": _brief(self.estimated),
-            "builds": here["builds"],
-            "verdicts": here["verdicts"],
-        }
+        here = {name: checked.as_dict()[name] for name in ("rung", "builds", "verdicts")}
+        return known.as_dict() | here | {"estimated": _brief(self.estimated)}
 
 
 def _brief(estimated: Evaluation | None) -> dict[str, Any] | None:

@@ -127,11 +127,10 @@ def export_commands(genome: Genome, problem: str, gpu: str) -> list[str]:
     return [f"{base} --problem {part} --gpu {gpu}" for part in parts]
 
 
-def reproducing_commands(evaluation: Evaluation) -> list[str]:
+def reproducing_commands(genome: Genome, problem: str, gpu: str) -> list[str]:
     """The commands that export it without a database, one for each kernel that its problem needs."""
-    spec = load_gpu(evaluation.gpu)
-    parts = _one_kernel_each(evaluation.problem, spec.arch)
-    return [reproducing_command(evaluation.genome, part, spec) for part in parts]
+    spec = load_gpu(gpu)
+    return [reproducing_command(genome, part, spec) for part in _one_kernel_each(problem, spec.arch)]
 
 
 def _one_kernel_each(problem: str, arch: str) -> list[Problem]:

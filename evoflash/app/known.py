@@ -1,4 +1,4 @@
-"""Finds the genome of an id or of its first digits, its nearest seed, and what a run failed at.
+"""Finds the genome of an id or of its first digits, what is known of it, and what a run failed at.
 
 Where several genomes, problems or GPUs would fit, a UsageError asks which is meant. Writes nothing.
 """
@@ -6,9 +6,11 @@ Where several genomes, problems or GPUs would fit, a UsageError asks which is me
 import re
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from evoflash.app.runs import find_run
-from evoflash.champions import champions, of_today
+from evoflash.champions import Champion, champions, of_today
+from evoflash.champions.evidence import archived_kernel
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.kernels.family import load_family
@@ -112,21 +114,66 @@ def _valid(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Genome, Prob
     return genome, problem, gpu
 
 
-def evaluations_of(db: str, prefix: str, run: str | None = None) -> list[Evaluation]:
-    """As find(), in a database; with `run` in the run of this number or name alone."""
-    with open_store(db, read_only=True) as store:
-        return find(store, prefix, find_run(store, run) if run else None)
+@dataclass(frozen=True, slots=True)
+class KnownKernel:
+    """What is known of one genome for one problem and GPU, and for what else it was evaluated."""
+
+    genome: Genome
+    problem: str
+    gpu: str
+    evaluations: tuple[Evaluation, ...]  # measured first, newest first; several that are alike stand once
+    archived: Champion | None  # where the archive has this very kernel for the problem
+    others: tuple[tuple[str, str], ...] = ()  # problems and GPUs, the newest first
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """Each evaluation, with what the archive says of the kernel; where there is none that alone."""
+        known = self.archived.as_dict() if self.archived else None
+        if not self.evaluations:
+            return [known] if known else []
+        archived = known["archived"] if known else None
+        return [each.as_dict() | {"archived": archived} for each in self.evaluations]
 
 
-def find(store: Store, prefix: str, run: Run | None = None) -> list[Evaluation]:
-    """The evaluations of the one genome whose id starts with `prefix`; UsageError when none or several do."""
-    evaluations = store.find(prefix, run)
-    ids = sorted({evaluation.genome.id for evaluation in evaluations})
+def known_kernel(
+    prefix: str, db: str, *, problem: str | None = None, gpu: str | None = None, run: str | None = None
+) -> KnownKernel:
+    """The one genome whose id starts so, for the problem and GPU that are asked for, else its newest ones.
+
+    With `run` by the run of this number or name alone. UsageError where none or several fit.
+    """
+    found: list[Evaluation] = []
+    if run or is_there(db):
+        with open_store(db, read_only=True) as store:
+            found = store.find(prefix, find_run(store, run) if run else None)
+    where: list[Known] = [(each.genome, each.problem, each.gpu) for each in found]
+    where = where or ([] if run else _archived_matches(prefix))
+    ids = sorted({genome.id for genome, _, _ in where})
     if not ids:
-        raise UsageError(f"no kernel's id starts with '{prefix}': see `evoflash leaderboard`.")
+        missing = f"no kernel's id starts with '{prefix}'"
+        raise UsageError(f"{missing}: see `evoflash leaderboard`, or `evoflash best` for the archive's.")
     if len(ids) > 1:
         raise UsageError(f"'{prefix}' could be {', '.join(ids[:6])}: give more digits.")
-    return evaluations
+    asked = (canonical(problem), canonical_gpu(gpu))
+    mine = [each for each in where if asked[0] in (None, each[1]) and asked[1] in (None, each[2])]
+    if not mine:
+        known = "; ".join(f"--problem {what} --gpu {spec}" for _, what, spec in dict.fromkeys(where))
+        raise UsageError(f"{ids[0]} was not evaluated for that; what is known is of {known}.")
+    genome, chosen = mine[0][0], mine[0][1:]
+    evaluations = [each for each in found if (each.problem, each.gpu) == chosen]
+    return KnownKernel(
+        genome,
+        chosen[0],
+        chosen[1],
+        tuple({_outcome(each): each for each in reversed(evaluations)}.values())[::-1],
+        archived_kernel(genome, *chosen),
+        tuple(dict.fromkeys(each[1:] for each in where if each[1:] != chosen)),
+    )
+
+
+def _outcome(each: Evaluation) -> tuple[object, ...]:
+    """What evaluations that are alike have in common."""
+    times = tuple((timing.workload, timing.protocol, timing.median_us) for timing in each.timings)
+    return each.basis, each.status, each.rung, each.reason, each.model_version, each.score_us, times
 
 
 def nearest_seed(genome: Genome, problem: str, gpu: str) -> Genome | None:

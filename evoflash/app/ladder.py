@@ -5,7 +5,6 @@ it changes in the kernel of the step before.
 """
 
 import difflib
-import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,13 +167,8 @@ def _result(
         evaluation,
         over_previous=timed[-1] / mine if timed else None,
         over_first=first / mine if first else None,
-        tflops=_mean_flops(problem) / mine / 1e6,
+        tflops=problem.reported_flops / mine / 1e6,
     )
-
-
-def _mean_flops(problem: Problem) -> float:
-    flops = [workload.reported_flops for workload in problem.workloads]
-    return math.exp(sum(map(math.log, flops)) / len(flops))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,11 +92,11 @@ def cost_as_dict(cost: ComputeCost | None, price_per_hour: float | None = None) 
 
 
 def state(standing: RunStatus) -> str:
-    """`running`, `finished` (its budget is spent) or `stopped` (the same command continues it)."""
+    """`running`, `finished` (at a limit that was asked for) or `stopped` (the same command continues it)."""
     if standing.process is not None:
         return "running"
     spent = standing.run.budget and standing.evaluated >= standing.run.budget
-    return "finished" if spent else "stopped"
+    return "finished" if spent or standing.run.ended else "stopped"
 
 
 def age_s(standing: RunStatus) -> float:

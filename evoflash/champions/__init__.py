@@ -18,13 +18,14 @@ import math
 import tomllib
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from evoflash import operation as registry
 from evoflash.errors import UsageError
+from evoflash.evaluation import Status
 from evoflash.kernels.family import load_family
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import Problem, parse_problem
@@ -33,6 +34,7 @@ from evoflash.specs import GpuSpec
 
 log = logging.getLogger(__name__)
 NEAR = 3.0  # champions of problems further away are not tried
+ARCHIVED = "archived"  # the basis of a time that was measured on another machine and ships with evoflash
 MOST = 3  # of a family: of the bandit's four opening proposals one is left for the family's own first seed
 
 
@@ -58,6 +60,20 @@ class Champion:
     def fastest_rival(self) -> tuple[str, float] | None:
         """The library that came nearest or was ahead, bridged ones among them, and its time in us."""
         return min({**self.rivals_us, **self.bridged_us}.items(), key=lambda each: each[1], default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Keys as an evaluation's where they mean the same; its time stands apart, because it is no score."""
+        apart = ("genome", "problem", "gpu")
+        values = self.genome.as_dict()
+        return {
+            "genome": {"id": self.genome.id, "family": self.genome.family, "values": values},
+            "problem": self.problem,
+            "gpu": self.gpu,
+            "basis": ARCHIVED,
+            "status": Status.CORRECT.value,
+            "score_us": None,
+            "archived": {name: value for name, value in asdict(self).items() if name not in apart},
+        }
 
     @property
     def measured_on(self) -> str:

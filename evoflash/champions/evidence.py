@@ -172,8 +172,10 @@ class EstimateTies:
             kernels = f"{self.equal} other kernels tie" if self.equal > 1 else "1 other kernel ties"
             found.append(f"{kernels} with the fastest: equal estimates of ~{self.us:.4g} us.")
         if self.near and self.error:
-            more = f"{self.near} more" if self.equal else str(self.near)
-            nearer = f"{more} {'are' if self.near > 1 else 'is'} nearer to it than the model's error"
+            more = (
+                f"{self.near} {'more' if self.equal else 'other'}{'s' * (self.near > 1 and not self.equal)}"
+            )
+            nearer = f"{more} {'are' if self.near > 1 else 'is'} nearer to the fastest than the model's error"
             found.append(f"{nearer}, {100 * (self.error - 1):.0f} %: the model does not order these.")
         return tuple(found)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, end_on_signals
+from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, end_on_signals, progress_note
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.settings import is_on, value
 

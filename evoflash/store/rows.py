@@ -105,7 +105,7 @@ def run_row(
     start: RunStart,
 ) -> dict[str, Any]:
     return columns(key) | {
-        **dict.fromkeys(("name", "objectives"), ""),
+        **dict.fromkeys(("name", "objectives", "ended", "ends"), ""),
         "final_pairs_json": "[]",
         **{name: _plain(getattr(start, name)) for name in ("ahead", "machines")},
         **{f"{name}_json": _json(getattr(start, name)) for name in ("archive", "learns_from_shipped")},

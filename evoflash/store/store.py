@@ -301,6 +301,10 @@ class Store:
         """What was asked for last is kept with the run."""
         self.database.write(lambda connection: update_run(connection, run, objectives=objectives))
 
+    def note_limits(self, run: Run, *, ended: str, ends: str = "") -> None:
+        """What ended the run's newest search, empty while it goes on, and when its time limit ends."""
+        self.database.write(lambda connection: update_run(connection, run, ended=ended, ends=ends))
+
     def keep_final_pairs(self, run: Run, pairs: Sequence[Mapping[str, Any]]) -> None:
         """How the run's winner compared is kept with the run, in place of what was kept before."""
         text = json.dumps(list(pairs), separators=(",", ":"))

@@ -6,7 +6,7 @@ from evoflash.app.best import BestKernel
 from evoflash.app.compare import ComparisonResult, ComparisonRun, PairResult
 from evoflash.app.evaluate import EvaluationResult
 from evoflash.app.export import export_commands
-from evoflash.app.known import FailureCounts, nearest_seed
+from evoflash.app.known import FailureCounts, KnownKernel, nearest_seed
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_kernel, error_in_words, known_times, percent_of
@@ -21,9 +21,15 @@ from evoflash.views.leaderboard import front_in_words
 from evoflash.views.runs import cost_in_words
 
 
-def describe(evaluations: list[Evaluation]) -> str:
-    """Everything known, one block for each evaluation."""
-    return "\n\n".join("\n".join([*_head(e), *_checks(e.verdicts), *_tail(e)]) for e in evaluations)
+def describe(kernel: KnownKernel) -> str:
+    """Everything known, one block for each evaluation, and for what else there are some."""
+    blocks = ["\n".join([*_head(e), *_checks(e.verdicts), *_tail(e)]) for e in kernel.evaluations]
+    if not blocks and kernel.archived is not None:
+        blocks = [
+            "\n".join(_archived_lines(kernel.archived, "correct where it was measured, not checked here"))
+        ]
+    also = [f"also      evaluated with --problem {what} --gpu {gpu}" for what, gpu in kernel.others]
+    return "\n\n".join([*blocks, *(["\n".join(also)] if also else [])])
 
 
 def brief(evaluation: Evaluation) -> str:
@@ -55,6 +61,7 @@ def describe_result(result: RunResult) -> str:
     """What a search came to: its best kernel and how it stands against baselines."""
     assert result.best is not None, "a search without a kernel is an error, not a report"
     lines = [brief(result.best), *map(_against, result.against_libraries)]
+    lines += [f"ties      {words}" for words in result.tied]
     if result.finals is not None:
         if said := result.finals_say:
             lines.append(f"finals    {said}")
@@ -237,20 +244,25 @@ def describe_best(answer: BestKernel) -> str:
 
 def describe_archived(known: Champion, checked: Evaluation, estimated: Evaluation | None = None) -> str:
     """A kernel of the archive that was checked here and not timed, and the database's fastest estimate."""
-    lines = [
+    more = [f"estimate  {_estimate_beside(estimated, known)}"] if estimated else []
+    here = [*more, *map(describe_build, checked.builds), describe_checks(checked.verdicts)]
+    return "\n".join(_archived_lines(known, "correct in the emulator, not run on a GPU here", here))
+
+
+def _archived_lines(known: Champion, status: str, here: Sequence[str] = ()) -> list[str]:
+    """A kernel of the archive, with what was found out here."""
+    again = export_commands(known.genome, known.problem, known.gpu)
+    return [
         f"kernel    {known.genome.id}  {known.genome.family}",
         values_line(known.genome, known.problem, known.gpu),
         f"problem   {known.problem}   on {known.gpu}",
-        "status    correct in the emulator, not run on a GPU here",
+        f"status    {status}",
         f"time      {known.time}",
         f"          {known.protocol}" + _after(known.rivals_in_words, "; "),
-        *([f"estimate  {_estimate_beside(estimated, known)}"] if estimated else []),
-        *map(describe_build, checked.builds),
-        describe_checks(checked.verdicts),
+        *here,
         f"source    {known.source}",
+        *(f"again     {command}" for command in again),
     ]
-    again = export_commands(known.genome, known.problem, known.gpu)
-    return "\n".join([*lines, *(f"again     {command}" for command in again)])
 
 
 def _estimate_beside(estimated: Evaluation, known: Champion) -> str:

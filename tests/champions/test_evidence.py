@@ -142,7 +142,8 @@ def test_a_shipped_estimate_comes_out_again() -> None:
             [11.74, 11.71, 11.71, 11.71, 12.0],
             (
                 "2 other kernels tie with the fastest: equal estimates of ~11.71 us.",
-                "2 more are nearer to it than the model's error, 6 %: the model does not order these.",
+                "2 more are nearer to the fastest than the model's error, 6 %: the model does not order "
+                "these.",
             ),
         ),
     ],

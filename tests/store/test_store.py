@@ -588,6 +588,16 @@ def test_a_database_made_by_revision_0002_gets_room_for_costs_and_energies(path:
         assert costs(store.database, run.id) == {run.id: ComputeCost(60.0, 90.0)}
 
 
+def test_a_database_made_by_revision_0004_goes_on_and_notes_how_its_runs_end(path: Path) -> None:
+    with open_store(str(restored(path, FIXTURES / "store_0004.sql.xz"))) as store:
+        (run,) = store.runs()
+        assert (run.ended, run.ends, len(store.history(run))) == ("", "", 2)
+        store.note_limits(run, ended="time")
+        (again,) = store.runs()
+        assert again == replace(run, ended="time")
+        assert check_database(store.database).findings == ()
+
+
 NEAR = "b=1,h=8,hkv=8,sq=1024,skv=1024,d=64,dtype=fp16"
 # What the searches of store_0003.sql are called there, and the fields that say the same.
 SEARCHES = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evoflash.app.recordings import recording_of
 from evoflash.app.search.limits import Limits
-from evoflash.app.search.session import NotesOnly, RunResult, Watch, counting, result_of
+from evoflash.app.search.session import NotesOnly, RunResult, Watch, counting, noting_end, result_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, RunKey
 from evoflash.gpu.timing.noise_floor import environment
@@ -53,7 +53,7 @@ def search_recording(
             say(f"this run has spent its budget ({limits.budget}): raise --budget or use --fresh.")
         title = f"{recording.problem} on {recording.device}"
         showing = watch(title, _display_basis(recording), limits, history)
-        with counting(store, current, limits), showing as progress:
+        with counting(store, current, limits), showing as progress, noting_end(store, current, limits):
             search(
                 chosen,
                 ReplayedEvaluator(recording),

@@ -16,6 +16,12 @@ def show(
     failures: Annotated[
         bool, typer.Option("--failures", help="Count what went wrong, by default in the newest search.")
     ] = False,
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="Where it was evaluated for several; default: the newest.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="Where it was evaluated for several; default: the newest.")
+    ] = None,
     run: RunOption = None,
     db: Db,
     as_json: Json = False,
@@ -23,7 +29,8 @@ def show(
 ) -> None:
     """Everything known about one kernel.
 
-    Values, status, registers, checks, timings.
+    Values, status, registers, checks, timings, what the archive says of it, and for what else it was
+    evaluated.
 
     Example: evoflash show 3f2a
     """
@@ -36,12 +43,12 @@ def show(
         return
     if genome_id is None:
         raise UsageError("give a genome id (its first digits do) or --failures.")
-    evaluations = known.evaluations_of(db, genome_id, run)
+    kernel = known.known_kernel(genome_id, db, problem=problem, gpu=gpu, run=run)
     if command:
         from evoflash.app.export import reproducing_commands
 
-        typer.echo("\n".join(reproducing_commands(evaluations[0])))
+        typer.echo("\n".join(reproducing_commands(kernel.genome, kernel.problem, kernel.gpu)))
     elif as_json:
-        tell(json_text([each.as_dict() for each in evaluations]), whole=True)
+        tell(json_text(kernel.as_dicts()), whole=True)
     else:
-        tell(describe(evaluations))
+        tell(describe(kernel))

@@ -31,7 +31,7 @@ from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.warm_up import Jobs
 from evoflash.gpu.process.worker import GpuWorker
-from evoflash.isolation import Ending, IsolatedPool
+from evoflash.isolation import Ending, IsolatedPool, cpu_seconds
 from evoflash.operation import Workload
 from evoflash.paths import cache_dir, cache_error
 from evoflash.specs import GpuSpec
@@ -45,6 +45,7 @@ class Parcel(Generic[T]):
 
     record: T
     files: Mapping[str, bytes]
+    cpu_s: float = 0.0  # that the worker took for it; 0 where nobody looked
 
 
 def pack_preparation(ending: Ending[Preparation]) -> Parcel[Ending[Preparation]]:
@@ -138,8 +139,10 @@ def call_isolated(
     function: Callable[..., Any], arguments: tuple[Any, ...], timeout_s: float
 ) -> Parcel[Ending[Any]]:
     """The call's ending, as on one machine; builds bring their cubins with them."""
+    began_s = cpu_seconds()
     ending = _processes().submit(function, *arguments, timeout_s=timeout_s).result()
-    return pack_preparation(ending) if isinstance(ending.value, Preparation) else Parcel(ending, {})
+    parcel = pack_preparation(ending) if isinstance(ending.value, Preparation) else Parcel(ending, {})
+    return replace(parcel, cpu_s=max(0.0, cpu_seconds() - began_s))
 
 
 _IDLE_S = 300.0  # without a question; emulating before the next one takes far less

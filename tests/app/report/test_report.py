@@ -211,8 +211,13 @@ def test_rejections_are_counted_by_rung(found):
     ]
     reached = {each["rung"]: (each["reached"], each["rejected"]) for each in found["reached"]}
     assert reached["checks"] == (7, 0)
-    assert reached["smoke"] == (7, 1)
+    assert reached["first look"] == (7, 0)
+    assert reached["preflight"] == (6, 0)
+    assert reached["smoke"] == (6, 1)
     assert reached["done"] == (5, 0)
+    assert {each["rung"]: each["screened"] for each in found["reached"] if each["screened"]} == {
+        "first look": 1
+    }
 
 
 def test_floors_are_those_of_the_gpu_and_the_workload(found):
