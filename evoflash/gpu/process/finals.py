@@ -24,6 +24,7 @@ from evoflash.gpu.baselines import (
     BaselineFailedError,
     LibraryContender,
     baseline,
+    computing,
 )
 from evoflash.gpu.baselines.contender import culprit, note_in
 from evoflash.gpu.launcher import KernelHungError
@@ -180,6 +181,8 @@ def _verdict(
     exact = any(each.is_deterministic for each in task.tasks if each.genome_id == contender.name)
     timed_us = timings[0].p10_us
     verdict = judge_replay(contender, bench, seed=task.seed, timed_us=timed_us, is_deterministic=exact)
+    if isinstance(contender, LibraryContender) and verdict.rel_l2 <= contender.rel_l2:
+        verdict = replace(verdict, passed=True, reason="")  # right by its own arithmetic
     reasons = [reason for t in timings if (reason := beats_physics(t, bench.workload, task.spec))]
     if late := unfinished_work(timings[0], time_synced(contender, bench, bench.protocols[0])):
         reasons.append(late)
@@ -189,7 +192,7 @@ def _verdict(
 def _libraries(task: FinalTask, bench: Bench) -> tuple[list[LibraryContender], dict[str, str]]:
     """The baselines that run here, and why the others do not."""
     found, absent = [], {}
-    for name in task.baselines:
+    for name in computing(bench.workload.operation, task.baselines):
         try:
             found.append(baseline(name, bench))
         except BaselineAbsentError as reason:
