@@ -4,10 +4,10 @@ One sign, four bits of exponent (bias 7), three of fraction; no infinity, and a 
 0xff. The largest number is 448.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
+
+from evoflash.numerics import each_part
 
 Codes = NDArray[np.uint8]
 LARGEST = 448.0
@@ -24,8 +24,9 @@ def _numbers() -> NDArray[np.float32]:
 
 
 _OF_CODE = _numbers()
-_POSITIVE = _OF_CODE[:NAN]  # ascending
-_BETWEEN = (_POSITIVE[:-1].astype(np.float64) + _POSITIVE[1:]) / 2
+_LEAST_NORMAL = np.float32(2.0**-6)
+_SUBNORMAL_STEPS = np.float32(2.0**9)  # in 1: below the least normal number all are as far apart
+_BIASES = np.uint32((127 - 7) << 3)  # what float32's exponent is larger by
 
 
 def decode(codes: Codes) -> NDArray[np.float32]:
@@ -34,11 +35,24 @@ def decode(codes: Codes) -> NDArray[np.float32]:
     return numbers
 
 
-def encode(x: NDArray[np.floating[Any]]) -> Codes:
+def encode(x: NDArray[np.float32]) -> Codes:
     """Round to nearest, ties to the even code; what is too large becomes the largest number."""
-    size = np.abs(np.asarray(x, np.float64))
-    below = np.searchsorted(_BETWEEN, size, side="left")  # at a tie, the lower code
-    is_tie = (below < len(_BETWEEN)) & (size == _BETWEEN[np.minimum(below, len(_BETWEEN) - 1)])
-    codes = below + (is_tie & (below % 2 == 1))
-    signed: Codes = (codes | np.where(np.signbit(x), 0x80, 0)).astype(np.uint8)
+    numbers = np.ascontiguousarray(x, np.float32).reshape(-1)
+    codes = np.empty(numbers.size, np.uint8)
+
+    def encode_part(part: slice) -> None:
+        codes[part] = _encode(numbers[part])
+
+    each_part(encode_part, numbers.size)
+    return codes.reshape(np.shape(x))
+
+
+def _encode(x: NDArray[np.float32]) -> Codes:
+    size = np.minimum(np.abs(x), np.float32(LARGEST))
+    bits = size.view(np.uint32)
+    # Rounded in the place where the last bit of the fraction stands; what carries goes to the exponent.
+    rounded = (bits + np.uint32(0x7FFFF) + ((bits >> np.uint32(20)) & np.uint32(1))) >> np.uint32(20)
+    small = np.rint(size * _SUBNORMAL_STEPS).astype(np.uint32)
+    codes = np.where(size < _LEAST_NORMAL, small, rounded - _BIASES)
+    signed: Codes = (codes | np.where(np.signbit(x), np.uint32(0x80), np.uint32(0))).astype(np.uint8)
     return signed

@@ -29,7 +29,7 @@ _MODULES = ("flash_attn_interface", "flash_attn_3.flash_attn_interface")
 Call = Callable[[Any, Any, Any, float, bool], Any]  # q, k, v, scale, causal -> output, or output first
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """(B, S, H, D) by strides, or else copied; grouped heads natively."""
     del name
     w = attention_on(bench)

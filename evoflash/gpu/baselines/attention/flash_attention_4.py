@@ -72,7 +72,7 @@ def _fits(setting: Fa4Config, head_dim: int) -> bool:
     return smem <= 224 << 10 and registers <= (128 if setting.rows == 192 else 216)
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """As shipped (`fa4`), by strides or else copied, or with its fastest setting on this workload."""
     interface = import_library("flash_attn.cute.interface", _INSTALL)
     if name == "fa4_tuned":

@@ -19,7 +19,7 @@ _INSTALL = install("flashinfer")
 _WORKSPACE_BYTES = 128 << 20  # what its documentation recommends
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """The template for the GPU first; the older one where that refuses the workload."""
     del name
     library, w = import_library("flashinfer", _INSTALL), attention_on(bench)

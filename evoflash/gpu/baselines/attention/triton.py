@@ -58,7 +58,7 @@ SETTINGS = (
 )
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """The setting of the lowest short time; one that Triton refuses does not count. Finals time it again."""
     head_dim = attention_on(bench).head_dim
     import_library("triton", _INSTALL)

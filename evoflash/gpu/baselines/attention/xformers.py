@@ -16,7 +16,7 @@ from evoflash.operations.attention.workload import AttentionWorkload
 _INSTALL = install("xformers")
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """One way: by strides, nothing is copied."""
     del name
     yield _attention(import_library("xformers.ops.fmha", _INSTALL), attention_on(bench))
