@@ -24,10 +24,5 @@
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #include "ef_wgmma.h"
 #endif
-// From here on a kernel's own functions: what they load and store is told to the emulator where it asks for that.
-#if !EF_GPU
-#undef EF_DEV
-#define EF_DEV static inline
-#endif
 #undef EF_LINE
 #undef EF_ONLY_LINE

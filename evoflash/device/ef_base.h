@@ -16,7 +16,7 @@
 #define EF_DEV static __device__ __forceinline__
 #define EF_EXPORT_KERNEL(name)
 #else
-#define EF_DEV EFEMU_OWN static inline
+#define EF_DEV static inline
 #define EF_EXPORT_KERNEL(name) \
   extern "C" {                 \
   ::efemu::Kernel efemu_kernel_##name = ::efemu::describe(name); \

@@ -164,23 +164,23 @@ EF_DEV u32 pack2(float lo, float hi, bf16) {
 }
 
 // The two f16 of a register as floats.
-EF_DEV void unpack2(float& lo, float& hi, u32 packed, f16 EF_LINE) {
+EF_DEV void unpack2(float& lo, float& hi, u32 packed, f16) {
 #if EF_GPU
   asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(lo), "=f"(hi) : "r"(packed));
 #else
-  efemu::give(lo, efemu::f16_to_float(static_cast<u16>(packed)), line);
-  efemu::give(hi, efemu::f16_to_float(static_cast<u16>(packed >> 16)), line);
+  lo = efemu::f16_to_float(static_cast<u16>(packed));
+  hi = efemu::f16_to_float(static_cast<u16>(packed >> 16));
 #endif
 }
 
 // The two bf16 of a register as floats.
-EF_DEV void unpack2(float& lo, float& hi, u32 packed, bf16 EF_LINE) {
+EF_DEV void unpack2(float& lo, float& hi, u32 packed, bf16) {
 #if EF_GPU
   lo = __uint_as_float(packed << 16);
   hi = __uint_as_float(packed & 0xffff0000u);
 #else
-  efemu::give(lo, efemu::bf16_to_float(static_cast<u16>(packed)), line);
-  efemu::give(hi, efemu::bf16_to_float(static_cast<u16>(packed >> 16)), line);
+  lo = efemu::bf16_to_float(static_cast<u16>(packed));
+  hi = efemu::bf16_to_float(static_cast<u16>(packed >> 16));
 #endif
 }
 

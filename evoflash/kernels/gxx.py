@@ -45,7 +45,7 @@ _LINKED = ("-Wl,-Bsymbolic",)
 # (emu/plain_accesses.cpp), so that none may hide in a call of memcpy or in code that g++ writes out for it.
 _COPIES = ("memcpy", "memmove", "memset", "memcmp")
 _SEEN = (
-    *("-fsanitize=thread", "-fno-tree-loop-distribute-patterns"),
+    *("-fsanitize=thread", "-fno-tree-loop-distribute-patterns", "-include", "seen_layer.h"),
     *(f"-fno-builtin-{name}" for name in _COPIES),
     *(f"-Wl,--wrap={name}" for name in _COPIES),
 )

@@ -4,7 +4,7 @@
 #pragma once
 #include "float16.h"
 
-// Functions of these headers do not tell the emulator of their loads and stores: they call it themselves.
+// A kernel's entry does not tell the emulator of what it loads; as the inline functions do not, see seen_layer.h.
 #if defined(__SANITIZE_THREAD__)
 #define EFEMU_OWN __attribute__((no_sanitize("thread")))
 #else
@@ -47,12 +47,8 @@ void* write_global(void* target, u32 bytes, int line);
 
 // A result that a primitive leaves where the kernel says: in a register or, seldom, in memory.
 void note_result(void* target, u32 bytes, int line);
-EFEMU_OWN inline void give(float& target, float value, int line) {
-#if defined(__SANITIZE_THREAD__)
+inline void give(float& target, float value, int line) {
   note_result(&target, sizeof target, line);
-#else
-  (void)line;
-#endif
   target = value;
 }
 

@@ -3,7 +3,7 @@
 //
 // With -fsanitize=thread g++ calls a function before each access that may reach memory of others (__tsan_read4 and its
 // kin); these are the emulator's own. What stays in registers is not called for, and the headers of the ef:: layer are
-// left out (EFEMU_OWN in interface.h): they call the emulator themselves. The line of an access is that of the call's
+// left out (seen_layer.h): they call the emulator themselves. The line of an access is that of the call's
 // return address, which the debug information knows; until a report is read, a number stands for it (call_sites.h).
 #pragma once
 #include "float16.h"
