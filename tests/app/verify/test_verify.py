@@ -31,7 +31,7 @@ from evoflash.gpu.launcher import PresentGpu, present_gpu
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import parse_problem
-from evoflash.replay.kernel_tuner import t4_results
+from evoflash.replay.t4_results import t4_results
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
