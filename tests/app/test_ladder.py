@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -155,6 +156,11 @@ def test_the_table_marks_its_estimates(climbed):
     for result in climbed.results:
         assert f"~{result.evaluation.score_us:.2f}" in text
         assert result.step.change in text
+    last = climbed.results[-1]
+    assert f"~{last.over_first:.2f}x" in text
+    assert f"~{last.tflops:.2f}" in text
+    assert "archived kernels of h200 the model says" in text
+    assert not re.search(r"(?<![~\d.])\d+\.\d\dx", text)
 
 
 def test_a_measured_time_bears_no_mark_and_a_bound_does(climbed):

@@ -221,7 +221,8 @@ def _of_t4(read: _Reading) -> Claim:
     if not ours.text("family"):
         raise read.wrong("is no T4 result that evoflash wrote: it does not name its family")
     values = {gene: value for gene, value in read.table("configuration").data.items() if gene not in inactive}
-    times = [each.number("value") for each in read.tables("measurements") if each.text("name") == "time"]
+    names = ("time", "estimated_time")
+    times = [each.number("value") for each in read.tables("measurements") if each.text("name") in names]
     named = _Reading({"values": values}, read.origin)
     return named.claim(
         ours.text("family"),
