@@ -31,7 +31,7 @@ from evoflash.gpu.launcher import PresentGpu, present_gpu
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import parse_problem
-from evoflash.replay.kernel_tuner import t4_results
+from evoflash.replay.t4_results import t4_results
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
@@ -527,7 +527,7 @@ def test_a_python_file_that_is_no_export_is_refused_in_one_line(text, tmp_path) 
 def test_a_configuration_of_t4_results_is_a_claim(evaluation, tmp_path) -> None:
     params = load_family(evaluation.genome.family).params
     path = tmp_path / "t4.json"
-    path.write_text(json.dumps(t4_results(params, [measured(evaluation)])))
+    path.write_text(json.dumps(t4_results(params, [measured(evaluation)], {})))
     claim = claimed(str(path), "none.db")
 
     assert (claim.genome_id, claim.problem, claim.gpu) == (evaluation.genome.id, evaluation.problem, "l4")
