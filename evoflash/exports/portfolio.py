@@ -160,9 +160,8 @@ def _chosen_by(package: Package) -> str:
     if package.summary.get("basis") == Basis.MEASURED.value:
         return "They were chosen by times that were measured on that GPU."
     return (
-        "They were chosen by ESTIMATES of a performance model: no time was measured, and regrets are "
-        "estimates, too.\n"
-        "Choose again on the GPU before you rely on them."
+        "They were chosen by ESTIMATES of a performance model: no time was measured, regrets are estimates\n"
+        "too. Choose again on the GPU before you rely on them."
     )
 
 

@@ -1,8 +1,8 @@
 """Compiles CUDA text with NVRTC to machine code and its figures. Needs no GPU and no driver, loads nothing.
 
-One folder of the cache holds one kernel: kernel.cu, kernel.cubin, log.txt, build.json and their digest. It
-is written beside and renamed into place, so that a half-written one cannot be taken for a kernel; what its
-digest does not fit is compiled anew.
+One folder of the cache holds one kernel: kernel.cu, kernel.cubin, log.txt, build.json and their digest. It is
+written beside and renamed into place, so that a half-written one cannot be taken for a kernel; what does not
+fit its digest is compiled anew.
 """
 
 import hashlib

@@ -25,7 +25,7 @@ from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_
 from evoflash.space import Genome, Param, Value
 
 _VERSION = "1.0.0"
-_ESTIMATED = "estimated_time"
+TIME, ESTIMATED_TIME = "time", "estimated_time"  # measurements
 # T4 has no word for a kernel that looked right and was too slow to be proven: it must not be read as correct.
 _WORDS = {Status.SCREENED: Status.TIMEOUT, Status.UNMEASURED: Status.RUNTIME}
 _RUNGS = {
@@ -56,7 +56,7 @@ def t4_results(
 def _result(params: Sequence[Param], evaluation: Evaluation, made_with: Mapping[str, str]) -> Json:
     values, is_timed = evaluation.genome.as_dict(), evaluation.learnt_us is not None
     inactive = [param.name for param in params if param.name not in values]
-    name = _ESTIMATED if evaluation.is_estimate else "time"
+    name = ESTIMATED_TIME if evaluation.is_estimate else TIME
     runtimes = [] if evaluation.is_estimate else [each.median_us / 1e3 for each in evaluation.timings]
     time = {"name": name, "value": (evaluation.learnt_us or 0.0) / 1e3, "unit": "ms"}
     result: Json = {

@@ -10,6 +10,7 @@ from evoflash.app.known import FailureCounts, KnownKernel, nearest_seed
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_kernel, error_in_words, known_times, percent_of
+from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Run, Timing, Verdict
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.gpu.timing.paired import PairedComparison
@@ -143,14 +144,23 @@ def _after(text: str, separator: str) -> str:
     return separator + text if text else ""
 
 
+def _flops(workload: str) -> float | None:
+    """Of one call; None for a workload of a recorded space of another kernel."""
+    try:
+        return parse_problem(workload).workloads[0].reported_flops
+    except UsageError:
+        return None
+
+
 def _timing(timing: Timing, *, is_estimate: bool) -> str:
     mark = "~" if is_estimate else ""
-    tflops = parse_problem(timing.workload).workloads[0].reported_flops / timing.median_us / 1e6
     spread = f"{_spread(timing)}, n {timing.n}" if timing.n > 1 else ""
     clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
     terms = ", ".join(f"{name} {us:.1f}" for name, us in sorted(timing.terms.items(), key=lambda x: -x[1]))
     bound = " at least" if timing.censored else ""
-    speed = f"{mark}{timing.median_us:.2f} us = {mark}{tflops:.1f} TFLOPS"
+    speed = f"{mark}{timing.median_us:.2f} us"
+    if (flops := _flops(timing.workload)) is not None:
+        speed += f" = {mark}{flops / timing.median_us / 1e6:.1f} TFLOPS"
     return (
         f"{timing.protocol}:{bound} {speed}{spread}{clock}"
         + _after(terms, "; terms in us: ")

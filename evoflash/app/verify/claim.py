@@ -12,6 +12,7 @@ from typing import Any
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import SCORED, Basis, Evaluation, Status, score
+from evoflash.replay.t4_results import ESTIMATED_TIME, TIME
 from evoflash.runtime.description import FORMAT
 from evoflash.space import Value
 
@@ -221,7 +222,7 @@ def _of_t4(read: _Reading) -> Claim:
     if not ours.text("family"):
         raise read.wrong("is no T4 result that evoflash wrote: it does not name its family")
     values = {gene: value for gene, value in read.table("configuration").data.items() if gene not in inactive}
-    names = ("time", "estimated_time")
+    names = (TIME, ESTIMATED_TIME)
     times = [each.number("value") for each in read.tables("measurements") if each.text("name") in names]
     named = _Reading({"values": values}, read.origin)
     return named.claim(
