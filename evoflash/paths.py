@@ -55,8 +55,16 @@ def keep_cupy_at_home() -> None:
         folder = cache_dir() / "cupy"
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, DeviceError):  # the latter: there is no home
-        folder = Path(tempfile.gettempdir())
+        folder = Path(_temporary_folder() or os.sep)
     os.environ["CUPY_CACHE_DIR"] = str(folder)
+
+
+def _temporary_folder() -> str:
+    """Empty where none can be written."""
+    try:
+        return tempfile.gettempdir()
+    except OSError:
+        return ""
 
 
 def cupy_folder_error(error: OSError) -> DeviceError:

@@ -130,6 +130,8 @@ def run_command(arguments: Sequence[str]) -> int:
         return 1
     except OSError as error:
         _show_if_debugging(error)
+        if "No usable temporary directory" in str(error):  # tempfile's words
+            return _say("no folder for temporary files can be written: set TMPDIR to one that can.", 4)
         place = f" ({error.filename})" if error.filename else ""
         return _say(
             f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1

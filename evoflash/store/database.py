@@ -335,7 +335,7 @@ def _file_url(file: Path, *, read_only: bool) -> sa.URL:
     # (a read-only medium) and nobody is writing, the file is read as immutable.
     frozen = not os.access(file.parent, os.W_OK) and not Path(f"{file}-wal").exists()
     query = {"uri": "true"} | ({"immutable": "1"} if frozen else {"mode": "ro"})
-    return sa.URL.create("sqlite", database=f"file:{quote(str(file))}", query=query)
+    return sa.URL.create("sqlite", database=f"file:{quote(os.fsencode(file))}", query=query)
 
 
 def _set_up_sqlite(raw: Any, *, read_only: bool) -> None:
