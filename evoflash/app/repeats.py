@@ -69,9 +69,7 @@ class RepeatedSearch:
         return {
             **key.as_dict() | {"seed": [each.seed for each in self.repeats]},
             "estimated": self.is_estimate,
-            "runs": [
-                asdict(each) | {"best_us": list(map(_finite_or_none, each.best_us))} for each in self.repeats
-            ],
+            "runs": runs,
             "quartiles_us": bands,
         }
 
