@@ -7,17 +7,19 @@ was measured on another machine.
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
 from evoflash.app.evaluate import emulate, measure_genomes
 from evoflash.app.export import cuda_of, request_of
+from evoflash.app.mix import WeightedProblem
 from evoflash.app.runs import find_run
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_for
 from evoflash.errors import DeviceError, NoKernelError, UsageError
-from evoflash.evaluation import Evaluation
+from evoflash.evaluation import Basis, Evaluation
 from evoflash.exports.exported import ExportRequest
 from evoflash.gpu.launcher import present_spec
 from evoflash.notices import say
@@ -171,6 +173,62 @@ def _all_there_is(winner: Evaluation) -> str:
     if known is not None:
         return f"the archive has {known.genome.id}, {known.time}; the database has an estimate"
     return "all there is is an estimate"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownForProblem:
+    """What is known for one problem: the database's best kernel, the archive's, both or nothing."""
+
+    problem: WeightedProblem
+    stored: Evaluation | None
+    archived: Champion | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a kernel for it."""
+        return self.stored is not None or self.archived is not None
+
+    @property
+    def kernel(self) -> Evaluation | Champion | None:
+        """The one to use: measured here, then measured for the archive, then estimated."""
+        if self.stored is not None and self.stored.basis is Basis.MEASURED:
+            return self.stored
+        return self.archived or self.stored
+
+    def as_dict(self) -> dict[str, Any]:
+        """The problem, and of its kernel the id, the family, the time in us and where it is from."""
+        kernel, time_us, basis = self.kernel, None, None
+        if isinstance(kernel, Champion):
+            time_us, basis = kernel.us, "archived"
+        elif kernel is not None:
+            time_us, basis = kernel.score_us, str(kernel.basis)
+        genome = None if kernel is None else kernel.genome
+        return {
+            "problem": str(self.problem.problem),
+            "named": self.problem.text,
+            "weight": self.problem.weight,
+            "genome_id": genome and genome.id,
+            "family": genome and genome.family,
+            "time_us": time_us,
+            "basis": basis,
+        }
+
+
+def best_of_each(
+    db: str, problems: Sequence[WeightedProblem], gpu: str | None
+) -> tuple[KnownForProblem, ...]:
+    """What the database and the archive have for each problem on a GPU, by default the one that is present.
+
+    Nothing is run: an archived kernel is checked when it is asked for alone. DeviceError without a GPU.
+    """
+    spec = load_gpu(gpu) if gpu else present_spec(None)
+    found = []
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(db, read_only=True)) if is_there(db) else None
+        for each in problems:
+            stored = store.best(str(each.problem), spec.name) if store else None
+            found.append(KnownForProblem(each, stored, archived_for(str(each.problem), spec.name)))
+    return tuple(found)
 
 
 def _problem_on_gpu(problem: str | None, gpu: str | None) -> str:

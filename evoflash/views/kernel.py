@@ -103,10 +103,10 @@ def describe_end(result: RunResult, price_per_hour: float | None = None) -> str:
 def next_steps(run: Run) -> str:
     """Which run it was, and the commands that one is likely to want now."""
     db, number = db_words(), run.id
-    steps = [f"evoflash report {number}{db}", f"evoflash best --run {number} --export kernel.cu{db}"]
+    steps = [f"`evoflash report {number}{db}`", f"`evoflash best --run {number} --export kernel.cu{db}`"]
     if run.key.basis is Basis.ESTIMATED:
-        steps.append(f"on a machine with the GPU evoflash remeasure --gpu {run.key.gpu}{db}")
-    return f"this was run {number}; next: {'; '.join(steps)}."
+        steps.append(f"where an {run.key.gpu} is `evoflash remeasure{db}`")
+    return f"run {number}; next {', '.join(steps)}."
 
 
 def in_a_line(evaluation: Evaluation) -> str:
@@ -133,7 +133,7 @@ def values_line(genome: Genome, problem: str, gpu: str) -> str:
         return f"values    {_words(mine)}"
     others = {name: value for name, value in genome.values if (name, value) not in same}
     agree = f"{len(same)} of {len(mine)} as in seed {seed.id[:8]}"
-    return f"values    {_words(others or mine)} ({agree}; evoflash show -v lists all)"
+    return f"values    {_words(others or mine)} ({agree}; show -v lists all)"
 
 
 def _words(values: dict[str, Value]) -> str:

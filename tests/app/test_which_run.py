@@ -90,6 +90,23 @@ def test_show_and_best_keep_to_the_run_that_is_named(database: str) -> None:
     assert f"show --failures --run {EMPTY}" in none.stderr
 
 
+def test_best_of_a_file_of_problems_says_what_is_known_for_each(database: str, tmp_path: Path) -> None:
+    mix = tmp_path / "mix.txt"
+    mix.write_text("mission\ngqa4k_d128,causal\nb=3,h=8,s=77,d=64\n")
+    words = ("best", "--problems", str(mix), "--gpu", "h200", "--db", database)
+    done = forked.evoflash(*words, "--json")
+    assert done.returncode == 1
+    assert [(row["basis"], row["time_us"]) for row in json.loads(done.stdout)][::2] == [
+        ("measured", 12.5),
+        (None, None),
+    ]
+    table = forked.evoflash(*words).stdout
+    assert "archived, measured on NVIDIA H200" in table
+    assert "2 of 3 have a kernel. `evoflash search --problems FILE` searches for the others." in table
+    mixed = forked.evoflash(*words, "--problem", "mission")
+    assert (mixed.returncode, "leave the options for one kernel away" in mixed.stderr) == (2, True)
+
+
 def test_leaderboard_keeps_to_the_run_that_is_named(database: str) -> None:
     rows = told(database, "leaderboard", "--run", SINGLE, "--json")["leaderboard"]
     assert [(row["run"], row["score_us"]) for row in rows] == [(3, 11.0)]

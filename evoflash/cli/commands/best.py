@@ -1,6 +1,7 @@
 """`evoflash best` shows the best kernel known for a problem. app/best.py finds it."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,6 +39,12 @@ def best(
     ] = None,
     gpu: MaybeGpu = None,
     problem: MaybeProblem = None,
+    problems: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of problems, as of search: what is known for each, in a table; runs nothing."
+        ),
+    ] = None,
     run: RunOption = None,
     db: Db,
     as_json: Json = False,
@@ -51,12 +58,19 @@ def best(
     Where the database has none for --problem, the shipped archive may: its kernel is checked and timed again
     where its GPU is, and stored; elsewhere the emulator checks it, and its time is marked as archived.
 
+    With --problems: exit code 1 where a problem of the file has none.
+
     Example: evoflash best --export kernel.cu
     """
     from evoflash.app import best as answer
     from evoflash.app.export import write
     from evoflash.views.kernel import describe_best
 
+    if problems is not None:
+        if export or show or problem is not None or run is not None or archive is not None:
+            raise UsageError("--problems is a table of what is known: leave the options for one kernel away.")
+        _print_each(problems, db, gpu, as_json=as_json)
+        return
     if (kind or arch) and not export:
         raise UsageError("--kind and --arch say how --export writes the kernel: add --export PATH.")
     if prefix is not None and not (export or show):
@@ -68,3 +82,15 @@ def best(
     if export is not None:
         write(chosen.to_exported(db, prefix), export, kind=kind, archs=arch)
     tell(json_text([chosen.as_dict()]) if as_json else describe_best(chosen), whole=as_json)
+
+
+def _print_each(problems: Path, db: str, gpu: str | None, *, as_json: bool) -> None:
+    from evoflash.app.best import best_of_each
+    from evoflash.app.mix import read_problems
+    from evoflash.cli.options import show
+    from evoflash.views.search import print_known
+
+    found = best_of_each(db, read_problems(problems), gpu)
+    show(found, print_known, as_json=as_json)
+    if not all(each.is_known for each in found):
+        raise typer.Exit(1)
