@@ -1,4 +1,4 @@
-"""`evoflash baselines` times the libraries' kernels on a problem. app/baselines.py does the work."""
+"""`evoflash baselines` times the libraries' attention on a problem. app/baselines.py does the work."""
 
 import sys
 from typing import Annotated
@@ -21,7 +21,8 @@ def baselines(
 ) -> None:
     """Time the kernels of other libraries, in turns.
 
-    Those that compute what the problem asks for, of PyTorch, FlashAttention-3 and -4, FlashInfer, xFormers and Triton.
+    Those that compute what the problem asks for, of PyTorch, FlashAttention-3 and -4, FlashInfer, xFormers
+    and Triton.
 
     Each is optional; every output is checked as a candidate's is. They are stored as a run of their own and
     stand on the leaderboard. Names: sdpa_flash, sdpa_cudnn, sdpa_efficient, sdpa_math, triton, fa3, fa4,
