@@ -106,6 +106,9 @@ class TensorSpec:
     long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
     dtype: str  # "fp16", "bf16" or "fp32"; of inputs also "e4m3", 8-bit floats
     is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
+    # An input that no kernel before a call writes, weights say: a launch that begins before the one before it
+    # has ended may read it at once, and no other input.
+    is_constant: bool = False
     # Another order of its axes in memory that kernels must take, with so many elements behind each row (a
     # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only.
     spread: tuple[int, ...] = ()

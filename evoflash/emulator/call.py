@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import DeviceError, UsageError
+from evoflash.kernels import gxx
 from evoflash.launch import LaunchConfig, TensorMapSpec, geometry
 from evoflash.numerics import ARRAY_TYPES
 from evoflash.operation import (
@@ -103,7 +104,11 @@ def run_calls(
     operation, found = operation_of(workload), []
     specs, inputs = operation.tensors(workload), calls[0]
     with emulator.Memory(np.random.default_rng(run.seed) if run.is_displaced else None) as memory:
-        placed = {spec.name: _place(memory, spec, run, inputs) for spec in specs}
+        written_before = _written_before(specs, launches[0], run)
+        placed = {
+            spec.name: _place(memory, spec, run, inputs, is_read_only=spec.name not in written_before)
+            for spec in specs
+        }
         arrays = {name: each.array for name, each in placed.items()}
         addresses = {name: 0 if name in run.without else array.ctypes.data for name, array in arrays.items()}
         scratch = _workspace(memory, launches[0])
@@ -120,6 +125,9 @@ def run_calls(
             if at > 0:
                 for spec in specs:
                     arrays[spec.name][...] = _fill_of(spec, inputs)
+            if launches[0].dependent and not run.is_strided:
+                zeroed = () if scratch is None else (scratch[: launches[0].zeroed_bytes],)
+                _run_the_kernel_before([*(arrays[name] for name in written_before), *zeroed], run)
             emulations = [launch_once(library, launch, given, run) for launch in launches]
             written = (spec for spec in specs if spec.role != "input" and spec.name not in run.without)
             output = Output({spec.name: arrays[spec.name].copy() for spec in written})
@@ -138,7 +146,48 @@ def _fill_of(spec: TensorSpec, inputs: TestInput) -> Any:
     return inputs.tensors[spec.name] if spec.role == "input" else _poison_of(spec)
 
 
-def _place(memory: emulator.Memory, spec: TensorSpec, run: EmulatorRun, inputs: TestInput) -> PlacedTensor:
+def _written_before(specs: Sequence[TensorSpec], launch: LaunchConfig, run: EmulatorRun) -> tuple[str, ...]:
+    """The inputs that a kernel before the call writes: none, but where a call's first launch may begin before
+    that has ended. Of strided tensors none either, so that a write to an input is seen there.
+    """
+    if not launch.dependent or run.is_strided:
+        return ()
+    return tuple(spec.name for spec in specs if spec.role == "input" and not spec.is_constant)
+
+
+_BEFORE = """\
+#include "ef.h"
+
+// Writes what lies there once more, two bytes at a time.
+EF_DEV void write(ef::u16* target, int count) {
+  for (int i = threadIdx.x; i < count; i += 32) ef::stg(target + i, ef::ldg(target + i));
+}
+
+using words = ef::u16*;
+extern "C" __global__ void kernel_before(words a, int a_count, words b, int b_count, words c, int c_count) {
+  write(a, a_count);
+  write(b, b_count);
+  write(c, c_count);
+}
+EF_EXPORT_KERNEL(kernel_before)
+"""
+_MOST_WRITTEN = 3
+
+
+def _run_the_kernel_before(arrays: Sequence[Array], run: EmulatorRun) -> None:
+    """A launch that writes these arrays, of which the next one may begin before it has ended."""
+    assert len(arrays) <= _MOST_WRITTEN, "the kernel before takes no more"
+    given: list[np.generic] = []
+    for at in range(_MOST_WRITTEN):
+        address, size = (arrays[at].ctypes.data, arrays[at].nbytes) if at < len(arrays) else (0, 0)
+        given += (np.uint64(address), np.int32(size // 2))
+    launch = LaunchConfig("kernel_before", (1, 1, 1), (32, 1, 1), 0)
+    launch_once(gxx.build(_BEFORE, name="kernel_before"), launch, given, run)
+
+
+def _place(
+    memory: emulator.Memory, spec: TensorSpec, run: EmulatorRun, inputs: TestInput, *, is_read_only: bool
+) -> PlacedTensor:
     """A tensor with its values, or poisoned if it is an output."""
     is_output, fill = spec.role != "input", _fill_of(spec, inputs)
     lead = _LEAD_BYTES if run.is_displaced else 0
@@ -146,7 +195,15 @@ def _place(memory: emulator.Memory, spec: TensorSpec, run: EmulatorRun, inputs: 
         return _place_strided(memory, spec, fill, lead=lead)
     kind = ARRAY_TYPES[spec.dtype]
     return PlacedTensor(
-        memory.array(spec.name, spec.shape, kind, writable=is_output, unset=is_output, lead=lead, fill=fill)
+        memory.array(
+            spec.name,
+            spec.shape,
+            kind,
+            writable=is_output or not is_read_only,
+            unset=is_output,
+            lead=lead,
+            fill=fill,
+        )
     )
 
 

@@ -1,4 +1,4 @@
-"""`evoflash baselines` times the libraries' kernels on a problem. app/baselines.py does the work."""
+"""`evoflash baselines` times the libraries' attention on a problem. app/baselines.py does the work."""
 
 import sys
 from typing import Annotated

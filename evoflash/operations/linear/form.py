@@ -17,6 +17,7 @@ from evoflash.operations.linear.workload import BLOCK, LinearWorkload
 _FOLDER = Path(__file__).parent
 INTERFACE = _FOLDER / "interface.h.j2"
 LAUNCHER = _FOLDER / "launcher.cu.j2"
+_LONG_AXES = ("rows", "columns")
 _GAP = 16  # elements behind each row of a caller's strided tensors, and more: no two tensors have the same
 
 
@@ -57,21 +58,24 @@ def tensors(workload: LinearWorkload) -> tuple[TensorSpec, ...]:
     if w.weights == "fp8b128":
         found.append(_matrix("SW", w.scale_shape, ("block", "k block"), 0, "fp32"))
     elif w.weights == "fp8t":
-        found.append(TensorSpec("SW", "input", (1, 1), ("row", "col"), ("rows", "columns"), "fp32"))
+        found.append(TensorSpec("SW", "input", (1, 1), ("row", "col"), _LONG_AXES, "fp32", is_constant=True))
     if w.bias:
-        found.append(TensorSpec("B", "input", (1, w.n), ("row", "col"), ("rows", "columns"), "bf16"))
+        found.append(TensorSpec("B", "input", (1, w.n), ("row", "col"), _LONG_AXES, "bf16"))
     if w.residual:
         found.append(_matrix("R", (w.m, w.n), ("row", "col"), 3))
     shape, axes = (w.m, w.n), ("row", "col")
-    y = TensorSpec("Y", "rows", shape, axes, ("rows", "columns"), "bf16", spread=(0, 1), gap=4 * _GAP)
+    y = TensorSpec("Y", "rows", shape, axes, _LONG_AXES, "bf16", spread=(0, 1), gap=4 * _GAP)
     return (*found, y)
 
 
 def _matrix(
     name: str, shape: tuple[int, int], axes: tuple[str, str], gaps: int, dtype: str = "bf16"
 ) -> TensorSpec:
-    gap = _GAP * gaps or 1
-    return TensorSpec(name, "input", shape, axes, ("rows", "columns"), dtype, spread=(0, 1), gap=gap)
+    gap, is_constant = _GAP * gaps or 1, name in ("W", "SW")
+    spread = (0, 1)
+    return TensorSpec(
+        name, "input", shape, axes, _LONG_AXES, dtype, spread=spread, gap=gap, is_constant=is_constant
+    )
 
 
 def arguments(
