@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evoflash.app.known import known_genome
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis, Evaluation
+from evoflash.evaluation import Evaluation
 from evoflash.exports.exported import ExportRequest, gpus_of, with_evaluation
 from evoflash.exports.kinds import kind_of
 from evoflash.kernels.standalone import export_kernel, genome_of, reproducing_command
@@ -131,16 +131,10 @@ def export_commands(genome: Genome, problem: str, gpu: str) -> list[str]:
     return [f"{base} --problem {part} --gpu {gpu}" for part in parts]
 
 
-def reproducing_commands(evaluation: Evaluation) -> list[str]:
-    """The commands that export it without a database, one for each kernel that its problem needs.
-
-    UsageError for a configuration of a recorded space, which is no kernel that can be written.
-    """
-    if evaluation.basis is Basis.REPLAYED:
-        raise UsageError(f"{evaluation.genome.id} is of a recorded space: no command makes it again.")
-    spec = load_gpu(evaluation.gpu)
-    parts = _one_kernel_each(evaluation.problem, spec.arch)
-    return [reproducing_command(evaluation.genome, part, spec) for part in parts]
+def reproducing_commands(genome: Genome, problem: str, gpu: str) -> list[str]:
+    """The commands that export it without a database, one for each kernel that its problem needs."""
+    spec = load_gpu(gpu)
+    return [reproducing_command(genome, part, spec) for part in _one_kernel_each(problem, spec.arch)]
 
 
 def _one_kernel_each(problem: str, arch: str) -> list[Problem]:

@@ -125,6 +125,11 @@ class KnownKernel:
     archived: Champion | None  # where the archive has this very kernel for the problem
     others: tuple[tuple[str, str], ...] = ()  # problems and GPUs, the newest first
 
+    def check_writable(self) -> None:
+        """UsageError for a configuration of a recorded space, which is no kernel that can be written."""
+        if any(each.basis is Basis.REPLAYED for each in self.evaluations):
+            raise UsageError(f"{self.genome.id} is of a recorded space: no command makes it again.")
+
     def as_dicts(self) -> list[dict[str, Any]]:
         """Each evaluation, with what the archive says of the kernel; where there is none that alone."""
         known = self.archived.as_dict() if self.archived else None

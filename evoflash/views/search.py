@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from evoflash.app.best import KnownForProblem, provenance
+from evoflash.app.best import KnownForProblem
 from evoflash.app.search.many import ProblemResult
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
@@ -71,7 +71,13 @@ def _known_cells(found: KnownForProblem) -> tuple[str, str, str, str, str]:
         return text, "", "none", "", ""
     genome = kernel.genome
     if isinstance(kernel, Champion):
-        return text, four_digits(kernel.us), provenance(kernel), genome.id, genome.family
+        return (
+            text,
+            four_digits(kernel.us),
+            f"archived, measured on {kernel.device}, {kernel.date}",
+            genome.id,
+            genome.family,
+        )
     mark, us = "~" * kernel.is_estimate, kernel.score_us or 0.0
     where = "database, estimated" if kernel.is_estimate else "database, measured"
     return text, f"{mark}{four_digits(us)}", where, genome.id, genome.family

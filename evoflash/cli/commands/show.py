@@ -47,6 +47,7 @@ def show(
     if command:
         from evoflash.app.export import reproducing_commands
 
+        kernel.check_writable()
         typer.echo("\n".join(reproducing_commands(kernel.genome, kernel.problem, kernel.gpu)))
     elif as_json:
         tell(json_text(kernel.as_dicts()), whole=True)
