@@ -47,11 +47,12 @@ class EmulatorRun:
     registers: int = 0  # that the compiler gave a thread; 0: not known
     without: tuple[str, ...] = ()  # optional outputs whose pointer is null
     is_strided: bool = False  # tensors lie as their TensorSpec.spread and .gap say, see Placed
+    is_rescaled: bool = False  # another scale and inputs that make up for it, see Operation.rescaled
     watched: tuple[int, ...] = ()  # lines whose callers are told apart, of a library built for that
 
     def __str__(self) -> str:
         without = "".join(f", {name} null" for name in self.without)
-        strided = ", strided" if self.is_strided else ""
+        strided = (", strided" if self.is_strided else "") + (", another scale" if self.is_rescaled else "")
         return f"{self.delivery} delivery, {self.schedule} schedule, seed {self.seed}{without}{strided}"
 
 
@@ -78,6 +79,9 @@ def run_call(
     """All launches of one call on the inputs, and what they wrote."""
     operation = operation_of(workload)
     specs = operation.tensors(workload)
+    scaling: Mapping[str, float] = {}
+    if run.is_rescaled and operation.rescaled:
+        inputs, scaling = operation.rescaled(inputs, workload)
     with emulator.Memory() as memory:
         placed = {spec.name: _place(memory, spec, run, inputs) for spec in specs}
         arrays = {name: each.array for name, each in placed.items()}
@@ -90,6 +94,7 @@ def run_call(
                 addresses,
                 {name: _strides(array) for name, array in arrays.items()},
                 workspace=0 if scratch is None else scratch.ctypes.data,
+                **scaling,
             ),
         )
         emulations = [launch_once(library, launch, given, run) for launch in launches]
