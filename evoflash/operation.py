@@ -314,6 +314,9 @@ class Operation:
     thresholds: Callable[[], Mapping[str, Thresholds]]  # by Workload.precision
     # (test input, workload, rng=) -> a relation of the same rows in other places, exact to the bit; or None
     rearranged: Callable[..., Relation] | None = field(default=None, kw_only=True)
+    # (test input, workload) -> inputs with the same right outputs at other values of further arguments, and
+    # these as keywords of `arguments`; None: it takes none
+    rescaled: Callable[..., tuple[Any, Mapping[str, float]]] | None = field(default=None, kw_only=True)
     device_reference: DeviceReference | None = field(default=None, kw_only=True)
 
     # ---- shapes to check a kernel on

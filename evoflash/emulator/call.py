@@ -59,11 +59,12 @@ class EmulatorRun:
     without: tuple[str, ...] = ()  # optional outputs whose pointer is null
     is_strided: bool = False  # tensors lie as their TensorSpec.spread and .gap say, see Placed
     is_displaced: bool = False  # tensors lie at drawn addresses, 16 bytes behind aligned ones
+    is_rescaled: bool = False  # another scale and inputs that make up for it, see Operation.rescaled
     watched: tuple[int, ...] = ()  # lines whose callers are told apart, of a library built for that
 
     def __str__(self) -> str:
         without = "".join(f", {name} null" for name in self.without)
-        strided = ", strided" if self.is_strided else ""
+        strided = (", strided" if self.is_strided else "") + (", another scale" if self.is_rescaled else "")
         return f"{self.delivery} delivery, {self.schedule} schedule, seed {self.seed}{without}{strided}"
 
 
@@ -102,6 +103,10 @@ def run_calls(
     has left it. After a report there is no further call.
     """
     operation, found = operation_of(workload), []
+    scaling: Mapping[str, float] = {}
+    if run.is_rescaled and operation.rescaled:
+        scaled = [operation.rescaled(inputs, workload) for inputs in calls]
+        calls, scaling = [inputs for inputs, _ in scaled], scaled[0][1]
     specs, inputs = operation.tensors(workload), calls[0]
     with emulator.Memory(np.random.default_rng(run.seed) if run.is_displaced else None) as memory:
         written_before = _written_before(specs, launches[0], run)
@@ -119,6 +124,7 @@ def run_calls(
                 addresses,
                 {name: _strides(array) for name, array in arrays.items()},
                 workspace=0 if scratch is None else scratch.ctypes.data,
+                **scaling,
             ),
         )
         for at, inputs in enumerate(calls):

@@ -35,6 +35,9 @@ def print_reports(all_checked: Sequence[CheckReport], console: Console) -> None:
         for note in checked.notes:
             console.print(_prose("note", note, console.width), soft_wrap=True, highlight=False)
         console.print(_summary(checked), soft_wrap=True, highlight=False)
+        if not checked.errors:
+            for word, text in _grounds(checked):
+                console.print(_prose(word, text, console.width), soft_wrap=True, highlight=False)
     kinds = [finding.kind for checked in all_checked for finding in checked.findings]
     if kinds:
         console.print(
@@ -120,7 +123,11 @@ def _span(code: str, column: int, message: str) -> tuple[int, int]:
     if column:
         word = re.match(r"\w+", code[column - 1 :])
         return column - 1, len(word[0]) if word else 1
-    calls = [call for call in _CALL.finditer(code) if not _SILENT.fullmatch(call[1])]
+    calls = (
+        []
+        if message.startswith("plain ")
+        else [call for call in _CALL.finditer(code) if not _SILENT.fullmatch(call[1])]
+    )
     first_word = message.split(" ")[0]
     about = _ABOUT.get(first_word) or re.compile(re.escape(first_word))
     meant = [call for call in calls if about.match(call[1])] if len(calls) > 1 else calls
@@ -138,7 +145,7 @@ def _occurrences(finding: Finding, runs: int) -> str:
 
 def _prose(word: str, text: str, width: int) -> Text:
     lines = textwrap.wrap(text, max(30, min(width, _PROSE_COLUMNS) - len(word) - 2), break_long_words=False)
-    return Text.assemble((word, _STYLES[word]), ": " + ("\n" + " " * (len(word) + 2)).join(lines))
+    return Text.assemble((word, _STYLES.get(word, "bold")), ": " + ("\n" + " " * (len(word) + 2)).join(lines))
 
 
 def _summary(checked: CheckReport) -> Text:
@@ -150,15 +157,23 @@ def _summary(checked: CheckReport) -> Text:
     )
     build = checked.build
     resources = f"; {build.registers} registers, {build.spill_bytes} bytes spilled" if build else ""
-    if checked.errors:
-        word, style = "failed", _STYLES["error"]
-    else:
-        word, style = "passed", _STYLES["help"]
+    word = checked.verdict
+    style = _STYLES["help" if word == "passed" else "error"]
     counts = [_count(checked.errors, "error"), _count(checked.warnings, "warning")]
     counted = (
         "no findings" if not checked.findings else ", ".join(c for c in counts if not c.startswith("0 "))
     )
     return Text.assemble((word, style), f": {checked.subject.title}: {counted}{ran}{resources}")
+
+
+def _grounds(checked: CheckReport) -> Iterator[tuple[str, str]]:
+    """What a verdict without errors rests on."""
+    coverage = checked.coverage
+    nothing = "Nothing: no output was changed and compared with anything, so this says nothing of the kernel."
+    yield "compared", " ".join(coverage.compared) or nothing
+    if coverage.seen:
+        yield "seen", " ".join(coverage.seen)
+    yield "not compared", " ".join(coverage.left_open)
 
 
 def _count(number: int, noun: str) -> str:

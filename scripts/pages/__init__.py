@@ -11,6 +11,8 @@ markdown       Tables in Markdown, text between two marks of a page, and whole p
                old ones
 package_lists  Writes into each package's docstring the list of its modules, by their first lines
 parts/         What is generated within README.md and hand-written pages of docs/, as text
+primitives     Writes docs/primitives.md, the list of the ef:: primitives, out of the headers of
+               evoflash/device/.
 readme         Writes what is generated within README.md and pages of docs/ that are otherwise written by hand
 self_test      Writes the tables of docs/self-test.md from the corpus of frauds
 unseen         Makes docs/unseen.md of the records of scripts.peers.holdout

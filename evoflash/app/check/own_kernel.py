@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.app.check.hidden_text import plain_cuda
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.call import EmulatorRun, launch_once, map_tensor
 from evoflash.errors import TemplateError, UsageError
@@ -102,6 +103,13 @@ _EXAMPLE = (
 def read_kernel_file(path: Path, text: str) -> KernelFile:
     """The kernel in a file's text, its launch checked as far as it can be without running it."""
     match = _HEADER.search(text)
+    if "ef.h" not in text and (instead := plain_cuda(text)):
+        raise UsageError(
+            f"{path} is plain CUDA, which the emulator does not run as it stands. {instead} Loads and stores "
+            'of global memory stay as they are. Then #include "ef.h", put EF_EXPORT_KERNEL(name) below the '
+            f"kernel and say at the top how to launch it: {_EXAMPLE}. `evoflash check --primitives` lists "
+            "what ef:: has."
+        )
     if match is None:
         raise UsageError(
             f"{path} has no comment that says how to launch it: put at its top {_EXAMPLE}; "
@@ -136,8 +144,9 @@ def read_kernel_file(path: Path, text: str) -> KernelFile:
 def _check_text(path: Path, text: str, entry: str) -> None:
     if not re.search(r'^\s*#\s*include\s+"ef\.h"', text, re.MULTILINE):
         raise UsageError(
-            f'{path} does not #include "ef.h": the emulator sees what goes through its primitives only; '
-            "write the kernel's memory accesses and barriers with ef:: (see evoflash/device)."
+            f'{path} does not #include "ef.h": write the line above the kernel, and barriers, shared memory '
+            "and shuffles with ef:: (`evoflash check --primitives`); loads and stores of global memory are "
+            "seen as they are."
         )
     if not re.search(rf"\bEF_EXPORT_KERNEL\(\s*{re.escape(entry)}\s*\)", text):
         raise UsageError(f"{path} has no EF_EXPORT_KERNEL({entry}): write it below the kernel.")
@@ -327,6 +336,7 @@ class OutputArray:
     dtype: str
     values: Array
     poisoned: int  # how many elements still hold the poison that they were filled with
+    is_changed: bool = True  # whether any element is another one than before the launch
 
 
 def launch_own(
@@ -340,9 +350,11 @@ def launch_own(
             if argument.shape is not None
         }
         given = [_argument_value(argument, arrays) for argument in arguments]
+        outputs = [each for each in arrays.values() if each[0].is_output]
+        before = [array.tobytes() for _, array in outputs]
         emulation = launch_once(library, launch, given, run)
         return emulation, tuple(
-            _read_output(argument, array) for argument, array in arrays.values() if argument.is_output
+            _read_output(*each, before=held) for each, held in zip(outputs, before, strict=True)
         )
 
 
@@ -386,10 +398,11 @@ def _argument_value(argument: Argument, arrays: dict[str, tuple[Argument, Array]
     return np.uint64(arrays[argument.name][1].ctypes.data)
 
 
-def _read_output(argument: Argument, array: Array) -> OutputArray:
+def _read_output(argument: Argument, array: Array, *, before: bytes) -> OutputArray:
     raw = np.ascontiguousarray(array).view(np.uint8).reshape(array.size, -1)
     poisoned = int((raw == 0xFF).all(axis=1).sum()) if argument.fill == "poison" else 0
-    return OutputArray(argument.name, argument.dtype, array.copy(), poisoned)
+    is_changed = array.tobytes() != before
+    return OutputArray(argument.name, argument.dtype, array.copy(), poisoned, is_changed)
 
 
 def difference(a: OutputArray, b: OutputArray) -> str:

@@ -8,7 +8,7 @@ layer is not seen.
 
 import itertools
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -17,8 +17,10 @@ from typing import Any
 
 from evoflash import operation as registry
 from evoflash.app.check import lint as compiler_messages
+from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
 from evoflash.app.check.lint import unseen_in
+from evoflash.app.check.one_run import CaseRun, OneRun, RunRecord, name_of
 from evoflash.app.check.own_kernel import OutputArray, difference, launch_own
 from evoflash.app.check.subject import Case, KernelUnderTest, WorkloadCase
 from evoflash.emulator.call import EmulatorRun
@@ -36,17 +38,6 @@ from evoflash.validation.plan import CheckLaunch, single_plan
 from evoflash.validation.validator import describe_error
 
 _MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CaseRun:
-    """What one run of one case brought."""
-
-    reports: tuple[EmulatorReport, ...]
-    sites: tuple[Site, ...]
-    seconds: float  # CPU time in the emulator
-    wrong: tuple[str, ...] = ()  # how the result is wrong: a headline, then notes
-    written: tuple[OutputArray, ...] = ()
 
 
 def run_case(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> CaseRun:
@@ -89,7 +80,7 @@ def _run_once(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> 
     # Half an output says nothing.
     found = emulate_plan(library, case.launches, plan, run, stops=lambda report: advice(report.kind).stops)
     wrong = () if found.verdict is None or found.verdict.passed else _wrong(case, expected, found)
-    return _ran(found.emulations, wrong=wrong)
+    return _ran(found.emulations, wrong=wrong, is_judged=found.verdict is not None)
 
 
 def _wrong(case: WorkloadCase, expected: ExpectedOutputs, found: EmulatedPlan) -> tuple[str, ...]:
@@ -102,67 +93,24 @@ def _wrong(case: WorkloadCase, expected: ExpectedOutputs, found: EmulatedPlan) -
 
 
 def _ran(
-    emulations: Sequence[Emulation], *, wrong: tuple[str, ...] = (), written: tuple[OutputArray, ...] = ()
+    emulations: Sequence[Emulation],
+    *,
+    is_judged: bool = False,
+    wrong: tuple[str, ...] = (),
+    written: tuple[OutputArray, ...] = (),
 ) -> CaseRun:
+    counters: Counter[str] = Counter()
+    for emulation in emulations:
+        counters.update(emulation.counters)
     return CaseRun(
+        counters=counters,
+        is_judged=is_judged,
         reports=tuple(report for emulation in emulations for report in emulation.reports),
         sites=tuple(site for emulation in emulations for site in emulation.sites),
         seconds=sum(emulation.seconds for emulation in emulations),
         wrong=wrong,
         written=written,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """A run as the report lists it."""
-
-    case: str
-    run: EmulatorRun
-    inputs: str  # the kind of them; of no meaning for a kernel with arguments of its own
-    seconds: float | None  # of CPU time; None where the run's process was lost
-
-    def as_dict(self) -> dict[str, Any]:
-        """What was run, and what it took."""
-        run = {"delivery": self.run.delivery, "schedule": self.run.schedule, "seed": self.run.seed}
-        return {"case": self.case, "inputs": self.inputs, **run, "cpu_s": self.seconds}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OneRun:
-    """One run of one case, and how it ended."""
-
-    case: Case
-    run: EmulatorRun
-    inputs: str  # the name of their kind
-    ending: Ending[CaseRun]
-
-    @property
-    def outputs(self) -> tuple[OutputArray, ...]:
-        """The output arrays of a kernel with arguments of its own."""
-        return self.ending.value.written if self.ending.value else ()
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether it came to its end and the emulator reported nothing."""
-        return self.ending.value is not None and not self.ending.value.reports
-
-    @property
-    def is_endless(self) -> bool:
-        """Whether its time ran out, the emulator's own or the process's."""
-        reports = self.ending.value.reports if self.ending.value else ()
-        return self.ending.status is Status.TIMEOUT or any(report.kind == "TIMEOUT" for report in reports)
-
-    def record(self) -> RunRecord:
-        """What the report says of it."""
-        seconds = self.ending.value.seconds if self.ending.value else None
-        return RunRecord(_name(self.case), self.run, self.inputs, seconds)
-
-
-def _name(case: Case) -> str:
-    if isinstance(case, WorkloadCase):
-        return str(case.workload) + (", on one SM" if case.is_crowded else "")
-    return f"grid {case.launch.grid}, block {case.launch.block}".replace(" ", "")
 
 
 def findings_of(subject: KernelUnderTest, runs: Sequence[OneRun]) -> tuple[Finding, ...]:
@@ -173,7 +121,7 @@ def findings_of(subject: KernelUnderTest, runs: Sequence[OneRun]) -> tuple[Findi
 def _of(one: OneRun, *, shift: int) -> list[Finding]:
     where = str(one.run)
     if isinstance(one.case, WorkloadCase):
-        where += f", {one.inputs} inputs, {_name(one.case)}"
+        where += f", {one.inputs} inputs, {name_of(one.case)}"
     if one.ending.value is None:
         kind = "hang" if one.ending.status is Status.TIMEOUT else "crash"
         return [Finding(kind, one.ending.reason, runs=1, first_run=where)]
@@ -239,6 +187,14 @@ class CheckReport:
     findings: tuple[Finding, ...]
     build: Build | None  # None where NVRTC was not asked, or refused
     notes: tuple[str, ...]
+    coverage: Coverage
+
+    @property
+    def verdict(self) -> str:
+        """ "failed", "passed", or "unjudged" where nothing was found and nothing compared."""
+        if self.errors:
+            return "failed"
+        return "passed" if self.coverage.compared else "unjudged"
 
     @property
     def errors(self) -> int:
@@ -257,6 +213,8 @@ class CheckReport:
             "file": str(self.path),
             "gpu": subject.gpu.name if subject.gpu else None,
             "genome": genome.id if genome and genome.values else None,
+            "verdict": self.verdict,
+            **self.coverage.as_dict(),
             "notes": list(self.notes),
             "registers": build.registers if build else None,
             "spill_bytes": build.spill_bytes if build else None,
@@ -268,8 +226,9 @@ class CheckReport:
 def reports_as_dict(reports: Sequence[CheckReport]) -> dict[str, Any]:
     """Whether any has errors, their numbers, and each report."""
     errors = sum(report.errors for report in reports)
+    verdicts = {report.verdict for report in reports}
     return {
-        "verdict": "failed" if errors else "passed",
+        "verdict": next((worst for worst in ("failed", "unjudged") if worst in verdicts), "passed"),
         "errors": errors,
         "warnings": sum(report.warnings for report in reports),
         "checked": [report.as_dict() for report in reports],
@@ -281,7 +240,7 @@ def plan(
 ) -> tuple[tuple[EmulatorRun, str], ...]:
     """That many runs and the kinds of inputs for them, from the `at_kind`-th on: the likeliest to find
     something come first, then every delivery with every schedule. With a workload, one run in four wants no
-    optional output, and one in four has tensors that are not dense.
+    optional output, one in four has tensors that are not dense, and every other one another scale.
     """
     operation = operation_of(workload) if workload else registry.default()
     kinds = operation.inputs.scheduled
@@ -293,7 +252,11 @@ def plan(
     for at, (delivery, schedule) in enumerate(choices):
         without = optional if at % 4 == 2 else ()
         is_strided = workload is not None and at % 4 == 1
-        run = EmulatorRun(delivery, schedule, seed + at, CPU_LIMIT_S, registers, without, is_strided)
+        is_rescaled = operation.rescaled is not None and workload is not None and at % 2 == 1
+        run = EmulatorRun(
+            *(delivery, schedule, seed + at, CPU_LIMIT_S, registers, without, is_strided),
+            is_rescaled=is_rescaled,
+        )
         planned.append((run, kinds[(at_kind + at) % len(kinds)]))
     return tuple(planned)
 
@@ -307,7 +270,7 @@ def check_kernel(subject: KernelUnderTest, *, runs: int, seed: int) -> CheckRepo
     except gxx.KernelBuildError as error:
         refused = compiler_messages.from_gcc(error.log, file=f"{subject.name}.cu", shift=subject.shift)
         path = subject.path or Path(f"{subject.name}.cu")
-        return CheckReport(subject, path, (), (*unseen, *refused), None, subject.notes)
+        return CheckReport(subject, path, (), (*unseen, *refused), None, subject.notes, NOTHING)
     build, compiled, notes = _compile(subject)
     to_run = _to_run(subject, build, runs=runs, seed=seed)
     ran = _run_all(library, to_run)
@@ -325,6 +288,7 @@ def check_kernel(subject: KernelUnderTest, *, runs: int, seed: int) -> CheckRepo
         findings=tuple(sorted((*findings, *slow), key=lambda finding: finding.severity != "error")),
         build=build,
         notes=(*subject.notes, *notes),
+        coverage=coverage_of(subject, ran),
     )
 
 
@@ -336,7 +300,9 @@ def _to_run(
     to_run: list[tuple[Case, EmulatorRun, str]] = []
     for at, case in enumerate(subject.cases):
         workload = case.workload if isinstance(case, WorkloadCase) else None
-        for run, inputs in plan(runs, seed=seed, registers=registers, workload=workload, at_kind=at * runs):
+        # Without a reference there is nothing but another run to compare with.
+        times = runs if workload else max(runs, 2)
+        for run, inputs in plan(times, seed=seed, registers=registers, workload=workload, at_kind=at * runs):
             if isinstance(case, WorkloadCase):
                 run = replace(run, cpu_limit_s=cpu_limit_s(case.launches, case.workload))
             to_run.append((case, run, inputs))

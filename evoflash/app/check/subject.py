@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evoflash import operation as registry
+from evoflash.app.check.hidden_text import unseen_lines
 from evoflash.app.check.own_kernel import Argument, KernelFile, read_kernel_file
 from evoflash.app.known import known_genome
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha, primitives
 from evoflash.kernels.family import load_family
-from evoflash.kernels.renderer import lint, render
+from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import (
     export_kernel,
     export_words,
@@ -30,7 +31,6 @@ from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
 
 _MOST_FLOPS = 1 << 26  # of a workload, up to which it is emulated: some 0.2 s
-_LINT = re.compile(r"^(.*) at line (\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +162,6 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Ker
         unseen=unseen_lines(text),
         notes=notes,
     )
-
-
-def unseen_lines(text: str) -> tuple[tuple[str, int], ...]:
-    """What a kernel's text uses that the emulator cannot see, and on which line."""
-    warnings = (_LINT.match(warning) for warning in lint(text))
-    return tuple((match[1], int(match[2])) for match in warnings if match)
 
 
 def _cases(

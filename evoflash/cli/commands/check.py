@@ -28,6 +28,9 @@ def check(
     explain: Annotated[
         str | None, typer.Option("--explain", metavar="KIND", help="What a kind of finding means.")
     ] = None,
+    primitives: Annotated[
+        bool, typer.Option("--primitives", help="List what a kernel of your own may call in ef::.")
+    ] = False,
     db: Db,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -38,7 +41,7 @@ def check(
     Missing waits and accesses out of bounds are found, too.
 
     Runs the kernel in the CPU emulator on small shapes, under several schedules and delivery times of its
-    asynchronous copies. Exit code 0: nothing but warnings; 1: it has errors.
+    asynchronous copies. Exit code 0: nothing but warnings; 1: it has errors, or nothing was compared.
 
     A .cu of your own uses `#include "ef.h"` and says at its top how to launch it:
 
@@ -60,10 +63,14 @@ def check(
 
     Example: evoflash check kernel.cu --gpu h200
     """
+    from evoflash.app.check.primitives import primitives_text
     from evoflash.app.check.runs import check_kernel, reports_as_dict
     from evoflash.app.check.subject import named_kernels
     from evoflash.views import check as view
 
+    if primitives:
+        typer.echo(primitives_text())
+        return
     if explain is not None:
         typer.echo(view.explain(explain))
         return
@@ -75,5 +82,5 @@ def check(
         typer.echo(json_text(reports_as_dict(checked)))
     else:
         view.print_reports(checked, stdout_console())
-    if any(one.errors or (strict and one.warnings) for one in checked):
+    if any(one.verdict != "passed" or (strict and one.warnings) for one in checked):
         raise typer.Exit(1)

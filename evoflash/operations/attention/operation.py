@@ -24,6 +24,7 @@ OPERATION = Operation(
     tensors=dense.tensors,
     groups="heads",
     arguments=dense.call_arguments,
+    rescaled=dense.rescaled,
     inputs=inputs.NAMES,
     draw=inputs.draw,
     timed_inputs=inputs.timed_inputs,

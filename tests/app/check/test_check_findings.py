@@ -10,8 +10,10 @@ from rich.console import Console
 from tables import table_of_cases
 
 from evoflash.app.check import lint as compiler_messages
+from evoflash.app.check.coverage import NOTHING, Coverage
 from evoflash.app.check.findings import KINDS, Finding, Place, from_report, merge, slow_accesses
-from evoflash.app.check.runs import CheckReport, RunRecord
+from evoflash.app.check.one_run import RunRecord
+from evoflash.app.check.runs import CheckReport
 from evoflash.app.check.subject import KernelUnderTest
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import EmulatorReport, Site
@@ -35,8 +37,16 @@ def kinds_in_the_emulator() -> set[str]:
     return {*reported, *hyphenated}
 
 
+COVERAGE = Coverage(("O with the fp64 reference.",), (), ("The rest.",))
+
+
 def shown(
-    findings: tuple[Finding, ...], *, width: int | None = None, colours: bool = False, text: str = TEXT
+    findings: tuple[Finding, ...],
+    *,
+    coverage: Coverage = COVERAGE,
+    width: int | None = None,
+    colours: bool = False,
+    text: str = TEXT,
 ) -> str:
     subject = KernelUnderTest("k.cu", "k", text, (), None, None, Path("k.cu"), text)
     runs = (RunRecord("case", EmulatorRun("lazy", "fifo", 1, 1.0), "normal", 0.1),) * 4
@@ -44,7 +54,7 @@ def shown(
     console = Console(
         file=page, width=width or 180, force_terminal=width is not None, no_color=not colours, highlight=False
     )
-    print_reports([CheckReport(subject, Path("k.cu"), runs, findings, None, ())], console)
+    print_reports([CheckReport(subject, Path("k.cu"), runs, findings, None, (), coverage)], console)
     return page.getvalue()
 
 
@@ -249,7 +259,7 @@ def test_the_remedy_is_printed_once_a_kind():
 
 
 def test_warnings_alone_pass_and_a_column_moves_the_caret():
-    page = shown((Finding("unseen", "a", 3, column=9),))
+    page = shown((Finding("ptxas", "a", 3, column=9),))
 
     assert "passed: k.cu: 1 warning" in page
     assert "  |         ^\n" in page
@@ -273,4 +283,15 @@ def test_colours_are_for_terminals_only():
 
 
 def test_a_kernel_without_findings_passes_in_one_line():
-    assert shown(()) == "passed: k.cu: no findings in 4 runs over 1 shape\n"
+    assert shown(()).splitlines() == [
+        "passed: k.cu: no findings in 4 runs over 1 shape",
+        "compared: O with the fp64 reference.",
+        "not compared: The rest.",
+    ]
+
+
+def test_a_kernel_of_which_nothing_was_compared_has_not_passed():
+    page = shown((), coverage=NOTHING)
+
+    assert page.startswith("unjudged: k.cu: no findings")
+    assert "compared: Nothing: no output was changed and compared with anything" in page

@@ -6,14 +6,14 @@ tensors have is read from runtime/attention_dense.py, which goes with exported f
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.launch import TensorMapSpec
-from evoflash.numerics import Bits
+from evoflash.numerics import Bits, decode, encode
 from evoflash.operation import LaunchForm, Output, Role, TensorSpec
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.paths import TEMPLATES
@@ -174,12 +174,25 @@ def call_arguments(
     strides: Mapping[str, Sequence[int]],
     *,
     workspace: int = 0,
+    softmax_scale: float | None = None,
 ) -> tuple[np.generic, ...]:
     """As arguments(), of addresses and strides by tensor name."""
     q, k, v, o, lse = (addresses[name] for name in ("Q", "K", "V", "O", "LSE"))
     by_tensor = [(s[0], s[1], s[2]) for s in (strides[name] for name in TENSORS)]
     given = (by_tensor[0], by_tensor[1], by_tensor[2], by_tensor[3])
-    return arguments(workload, (q, k, v, o, lse), given, workspace=workspace)
+    return arguments(workload, (q, k, v, o, lse), given, workspace=workspace, softmax_scale=softmax_scale)
+
+
+def rescaled(inputs: Any, workload: AttentionWorkload) -> tuple[Any, dict[str, float]]:
+    """Inputs with twice the queries, or half of them where some would be infinite then, and the softmax scale
+    that makes up for it: the right outputs are the same to the bit, but for queries that become subnormal.
+    """
+    queries = decode(inputs.q, workload.dtype)
+    for factor in (2.0, 0.5):
+        changed = encode(factor * queries, workload.dtype)
+        if (np.isfinite(decode(changed, workload.dtype)) | ~np.isfinite(queries)).all():
+            break
+    return replace(inputs, q=changed), {"softmax_scale": scale(workload) / factor}
 
 
 def arguments(

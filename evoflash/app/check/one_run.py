@@ -1,0 +1,82 @@
+"""The record of one run of a kernel in the emulator, and how it ended. Runs nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evoflash.app.check.own_kernel import OutputArray
+from evoflash.app.check.subject import Case, WorkloadCase
+from evoflash.emulator.call import EmulatorRun
+from evoflash.emulator.launch import EmulatorReport, Site
+from evoflash.evaluation import Status
+from evoflash.isolation import Ending
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CaseRun:
+    """What one run of one case brought."""
+
+    reports: tuple[EmulatorReport, ...]
+    sites: tuple[Site, ...]
+    seconds: float  # CPU time in the emulator
+    counters: Mapping[str, int]  # of all its launches
+    is_judged: bool = False  # by the reference
+    wrong: tuple[str, ...] = ()  # how the result is wrong: a headline, then notes
+    written: tuple[OutputArray, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run as the report lists it."""
+
+    case: str
+    run: EmulatorRun
+    inputs: str  # the kind of them; of no meaning for a kernel with arguments of its own
+    seconds: float | None  # of CPU time; None where the run's process was lost
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was run, and what it took."""
+        run = {"delivery": self.run.delivery, "schedule": self.run.schedule, "seed": self.run.seed}
+        more = {
+            "strided": self.run.is_strided,
+            "rescaled": self.run.is_rescaled,
+            "without": [*self.run.without],
+        }
+        return {"case": self.case, "inputs": self.inputs, **run, **more, "cpu_s": self.seconds}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneRun:
+    """One run of one case, and how it ended."""
+
+    case: Case
+    run: EmulatorRun
+    inputs: str  # the name of their kind
+    ending: Ending[CaseRun]
+
+    @property
+    def outputs(self) -> tuple[OutputArray, ...]:
+        """The output arrays of a kernel with arguments of its own."""
+        return self.ending.value.written if self.ending.value else ()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it came to its end and the emulator reported nothing."""
+        return self.ending.value is not None and not self.ending.value.reports
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether its time ran out, the emulator's own or the process's."""
+        reports = self.ending.value.reports if self.ending.value else ()
+        return self.ending.status is Status.TIMEOUT or any(report.kind == "TIMEOUT" for report in reports)
+
+    def record(self) -> RunRecord:
+        """What the report says of it."""
+        seconds = self.ending.value.seconds if self.ending.value else None
+        return RunRecord(name_of(self.case), self.run, self.inputs, seconds)
+
+
+def name_of(case: Case) -> str:
+    if isinstance(case, WorkloadCase):
+        return str(case.workload) + (", on one SM" if case.is_crowded else "")
+    return f"grid {case.launch.grid}, block {case.launch.block}".replace(" ", "")

@@ -1,0 +1,65 @@
+"""A pass of `evoflash check` says what it rests on, and without anything compared there is none."""
+
+import pytest
+from places import TESTS
+from tables import table_of_cases
+
+from evoflash.app.check import subject as check_subject
+from evoflash.app.check.hidden_text import plain_cuda, unseen_lines
+from evoflash.app.check.primitives import primitive_groups, primitives_text
+from evoflash.app.check.runs import CheckReport, check_kernel, reports_as_dict
+from evoflash.errors import UsageError
+
+SMALL = (TESTS / "app" / "check" / "small.cu").read_text()
+
+
+def checked(folder, body: str, *, old: str = "", new: str = "") -> CheckReport:
+    path = folder / "small.cu"
+    path.write_text(SMALL.replace("BODY", body).replace(old or SMALL, new))
+    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
+    return check_kernel(subject, runs=1, seed=1)
+
+
+def test_a_pass_says_what_was_compared_and_what_was_not(tmp_path):
+    found = checked(tmp_path, "x[threadIdx.x] = n;")
+    document = reports_as_dict([found])
+
+    assert document["verdict"] == document["checked"][0]["verdict"] == "passed"
+    assert "x bit for bit between 2 runs" in document["checked"][0]["compared"][0]
+    assert "0 plain reads and 64 plain writes" in document["checked"][0]["seen"][0]
+    assert any("Nothing ran on a GPU" in each for each in document["checked"][0]["not_compared"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("", ""), ("out = true }", "fill = 1 }"), ("out = true }", "out = true, fill = 0 }")]
+)
+def test_a_kernel_that_changes_no_output_has_passed_nothing(tmp_path, old, new):
+    found = checked(tmp_path, "if (n < 0) x[threadIdx.x] = n;", old=old, new=new)
+
+    assert (found.errors, found.verdict) == (0, "unjudged")
+    assert reports_as_dict([found])["verdict"] == "unjudged"
+
+
+@table_of_cases()
+def test_what_g_plus_plus_does_not_see_is_found_by_line(text, lines):
+    assert [line for _, line in unseen_lines(text)] == lines
+
+
+def test_plain_cuda_is_answered_by_line_with_what_to_write(tmp_path):
+    text = "__global__ void k(float* y) {\n  __shared__ float s[4];\n  __syncthreads();\n}\n"
+    path = tmp_path / "plain.cu"
+    path.write_text(text)
+
+    assert "Line 2: Shared memory is named by addresses" in plain_cuda(text)
+    with pytest.raises(UsageError, match=r"Line 3: Write ef::syncthreads\(\)"):
+        check_subject.of_file(path, problem=None, gpu=None)
+
+
+def test_the_list_of_primitives_is_that_of_the_headers():
+    signatures = [signature for group in primitive_groups() for signature, _ in group.primitives]
+
+    assert "void bar_sync(int id, int threads)" in signatures
+    assert "template <class T> T ldg(const T* source)" in signatures
+    assert len(signatures) > 150
+    assert all(about.endswith(".") for group in primitive_groups() for _, about in group.primitives)
+    assert "ef_barrier.h: " in primitives_text()
