@@ -269,7 +269,7 @@ class EmulatedRun:
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
     shrunk: tuple[str, ...] = ()  # constants of the text that must be smaller: kernels/renderer.py
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
-    # Called three times in one memory: on other inputs of the kind, and on the first again.
+    # Called three times in one memory, if there is a workspace: on other inputs, and on the first again.
     is_repeated: bool = False
     is_brief: bool = False  # one of many alike, whose verdict is kept only if it complains
 

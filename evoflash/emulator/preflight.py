@@ -114,6 +114,8 @@ def _carry_out(
     for seed, planned in runs:
         workload = planned.workload
         launches = family.launches(candidate.genome, workload, _on(planned, gpu))
+        if planned.is_repeated and not launches[0].workspace_bytes:
+            continue  # nothing stays from call to call
         run = EmulatorRun(
             planned.delivery,
             planned.schedule,

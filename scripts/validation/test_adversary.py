@@ -9,9 +9,10 @@ from evoflash.trust.selftest.corpus import FOLDER
 from scripts.validation import adversary
 from scripts.validation.adversary import Row, chosen, examine, record
 
-SINGLE_EDITS, FOURTH_SET, FIFTH_SET = (
-    Path(__file__).parent / name for name in ("single_edits", "fourth_set", "fifth_set")
+SINGLE_EDITS, FOURTH_SET, FIFTH_SET, SIXTH_SET = (
+    Path(__file__).parent / name for name in ("single_edits", "fourth_set", "fifth_set", "sixth_set")
 )
+
 CAUGHT = Row("direct", "values past the end read", "single edits, D1c", "preflight", "OOB-global", 0.2)
 
 
@@ -49,6 +50,28 @@ def test_the_preflight_notices_the_classes_that_slipped_through_when_they_were_n
     edit: tuple[Path, str],
 ) -> None:
     assert examine(edit).rung == "preflight"
+
+
+@pytest.mark.parametrize(
+    ("name", "rung"),
+    [
+        ("X01", "preflight"),
+        ("T03", "preflight"),
+        ("G05", "preflight"),
+        ("A01", "preflight"),
+        ("H08", "preflight"),
+        ("B06", "preflight"),
+        ("R06", "preflight"),
+        ("N09", "preflight"),
+        ("N03", "as a finalist"),
+        ("A04", ""),
+    ],
+)
+@pytest.mark.sample(4)
+def test_what_the_second_adversary_planted_is_noticed(name: str, rung: str) -> None:
+    row = examine((SIXTH_SET, name))
+    assert row.rung in ({rung, "preflight"} if rung else {""})
+    assert row.is_good
 
 
 def test_the_check_shapes_notice_what_the_preflight_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

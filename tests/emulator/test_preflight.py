@@ -14,7 +14,7 @@ from evoflash.kernels.renderer import render
 from evoflash.launch import LaunchConfig
 from evoflash.operation import Loop, operation_of
 from evoflash.operations.attention import inputs
-from evoflash.operations.attention.preflight_runs import preflight_runs
+from evoflash.operations.attention.preflight_runs import drawn_runs, finalist_runs, preflight_runs
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.specs import load_gpu
 
@@ -123,6 +123,31 @@ def test_a_kernel_for_single_heads_meets_two_of_them_and_no_other_ratio(loop):
 
     assert {run.workload.gqa_ratio for run in runs} == {1}
     assert max(run.workload.heads for run in runs) >= 2
+
+
+@pytest.mark.parametrize("loop", [*LOOPS, DEAR], ids=lambda loop: f"{loop.rows}x{loop.keys}x{loop.splits}")
+def test_each_candidate_meets_shapes_of_its_own(loop):
+    key = KEYS[2]
+    seen = [drawn_runs(key, loop, seed=seed) for seed in range(60)]
+
+    assert drawn_runs(key, loop, seed=3) == seen[3] != seen[4]
+    ragged = [run.workload for runs in seen for run in runs if run.is_brief]
+    assert {shape.seq_kv % 16 for shape in ragged} == set(range(16))
+    others = [run.workload for runs in seen for run in runs if not run.is_brief]
+    assert len({(shape.batch, shape.heads, shape.seq_q, shape.seq_kv) for shape in others}) > 30
+    assert max(shape.batch * shape.heads // loop.pack for shape in others) <= 40
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: f"{loop.rows}x{loop.keys}")
+def test_a_finalist_meets_every_tail_many_heads_many_keys_and_many_rows(loop):
+    runs = finalist_runs(KEYS[0], loop, seed=1)
+    ragged = [run.workload.seq_kv for run in runs if run.is_brief]
+    shapes = [run.workload for run in runs if not run.is_brief]
+
+    assert {length % loop.keys for length in ragged} == set(range(loop.keys))
+    assert any(shape.batch == 2 and shape.heads // loop.pack == 41 for shape in shapes)
+    assert any(shape.batch * shape.heads * shape.seq_q > 1 << 16 for shape in shapes)
+    assert any(shape.seq_kv > 5000 for shape in shapes)
 
 
 def test_the_time_limit_goes_by_the_work():

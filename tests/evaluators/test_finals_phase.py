@@ -8,8 +8,9 @@ import pytest
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status, Timing, Verdict
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.evaluators.finals import FINALISTS, promote, time_finalists
+from evoflash.evaluators.finals import FINALISTS, promote, prove_best, time_finalists
 from evoflash.evaluators.pipeline import ThisMachine
+from evoflash.evaluators.prepare import PreparationFailure
 from evoflash.gpu.process.finals import FinalReport
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.problem import parse_problem
@@ -173,3 +174,35 @@ def test_where_times_are_estimates_there_are_no_finals(store):
 
     assert said == []
     assert outcome(store, run, 1).score_us == 9.0
+
+
+class Prover(EmulatedEvaluator):
+    """Finds the kernels of `wrong` wrong as finalists."""
+
+    def __init__(self, wrong):
+        super().__init__(MISSION, load_gpu("h200"), seed=0, cores=ThisMachine(1))
+        self.wrong, self.asked = [genome_of(number) for number in wrong], []
+
+    def failure_as_finalist(self, genome):
+        self.asked.append(genome)
+        if genome in self.wrong:
+            return PreparationFailure(Status.CORRECTNESS, Rung.PREFLIGHT, "wrong beyond 6000 keys")
+        return None
+
+
+def test_without_a_gpu_the_best_is_proven_until_one_is_right(store):
+    run = run_of(store, *(evaluation_of(number, float(number)) for number in range(1, 25)))
+    with Prover(wrong=[1, 2, 9]) as evaluator:
+        prove_best(evaluator, store, run)
+
+    assert evaluator.asked == [genome_of(number) for number in (1, 2, 3)]
+    assert outcome(store, run, 2).reason == "as a finalist: wrong beyond 6000 keys"
+    assert outcome(store, run, 3).status is outcome(store, run, 9).status is Status.CORRECT
+
+
+def test_the_best_of_a_handful_is_no_finalist(store):
+    run = run_of(store, evaluation_of(1, 9.0))
+    with Prover(wrong=[1]) as evaluator:
+        prove_best(evaluator, store, run)
+
+    assert evaluator.asked == []

@@ -283,7 +283,7 @@ def _large_values(workload: AttentionWorkload, rng: np.random.Generator) -> Inpu
 # By how much a row's maximum grows, in powers of two: about what P holds in that type, and what fp32 sums do.
 _GROWTHS = {"fp16": (13, 16.1, 20, 126.5), "bf16": (16.3, 80, 118, 126.5)}
 # How far the small weights lie below the one heavy key's, in powers of two: what P of 16 bits can hold.
-_DEPTHS = {"fp16": (14, 19), "bf16": (15, 30)}
+_DEPTHS = {"fp16": (19, 14), "bf16": (30, 15)}
 _LOW = {"fp32": 60000, "fp16": 15000}  # a raw score far below zero, by what the scores are summed in
 
 

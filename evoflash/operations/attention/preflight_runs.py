@@ -22,7 +22,8 @@ _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that
 # Of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then.
 _WRAPS = 33
 _FEW_BLOCKS, _MANY_BLOCKS = 4, 8  # of a head's query rows
-_MORE_BATCHES, _MORE_GROUPS = 17, 3  # than sixteen, and than two
+_MORE_BATCHES, _SOME_BATCHES, _MORE_GROUPS = 17, 9, 3  # than sixteen, than eight, and than two
+_CROWD = 384  # rows of blocks that share the keys, three times those where warps compute the scores
 _SOME_NOTES = 5  # pieces of work, more than a family with smaller constants lets a block note
 # Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
 _MUCH = 24_000_000
@@ -76,6 +77,12 @@ class _Cut:
     @property
     def is_persistent(self) -> bool:
         return self.loop.most_ctas > 0
+
+    @property
+    def crowd(self) -> int:
+        """By how much fewer blocks some runs have: where many threads share keys, a block takes long."""
+        together = self.loop.rows * self.loop.splits * self.loop.emulation_cost
+        return max(1, together // _CROWD) if self.loop.splits > 1 else 1
 
     @property
     def tile_cost(self) -> int:
@@ -204,7 +211,8 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     heads = _MORE_GROUPS if cut.loop.pack > 1 or cut.key.gqa_ratio == 1 else 2
     yield EmulatedRun(cut.workload(1, 1, heads=heads, batch=2), "large_logits", "eager", "fifo")
     # More batches than sixteen: an index that is cut to few bits shows. A block does next to nothing.
-    yield EmulatedRun(cut.workload(1, 1, batch=_MORE_BATCHES), "normal", "eager", "fifo")
+    batches = _SOME_BATCHES if cut.crowd > 1 else _MORE_BATCHES
+    yield EmulatedRun(cut.workload(1, 1, batch=batches), "normal", "eager", "fifo")
     # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
     yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
     if cut.key.causal:
@@ -324,7 +332,8 @@ def _range_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     for inputs in ("low_scores", "tiny_values", "huge_values"):
         yield EmulatedRun(ends, inputs, "eager", "fifo", crowded=True)
     # The heavy key is the first in one batch and the last in the other.
-    small = cut.workload(2, cut.step + cut.keys // 2 + 5, batch=_DEPTHS)
+    batch = max(1, _DEPTHS // cut.crowd)
+    small = cut.workload(2, cut.step + cut.keys // 2 + 5, batch=batch)
     yield EmulatedRun(small, "small_weights", "eager", "fifo", crowded=True)
 
 
@@ -334,7 +343,8 @@ def _outgrown_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     Where a block takes one piece of work after another, that is the second one, of two tiles, or the sixth;
     its row lies in the second warpgroup where there is one.
     """
-    yield EmulatedRun(cut.workload(2, 2 * cut.step - 3, batch=_LEVELS), "growth", "eager", "fifo")
+    batch = max(1, _LEVELS // cut.crowd)
+    yield EmulatedRun(cut.workload(2, 2 * cut.step - 3, batch=batch), "growth", "eager", "fifo")
     rows = max(cut.few_rows, min(cut.rows, _UPPER_ROWS))
     tail = cut.keys // 4 + 1
     for pieces in (2, _SIXTH) if cut.is_persistent else (1,):
@@ -355,7 +365,7 @@ def drawn_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun
     """
     cut, rng = _Cut(key, loop, whole_groups=False), np.random.default_rng([seed, _DRAWN])
     most = (cut.step + cut.keys) // _TAILS
-    tails = 1 + rng.permutation(_TAILS)[:_DRAWN_TAILS]
+    tails = 1 + rng.permutation(_TAILS)[: max(1, _DRAWN_TAILS // cut.crowd)]
     ragged = (_tail_run(cut, _TAILS * int(rng.integers(most)) + int(tail)) for tail in tails)
     return *ragged, _drawn_run(cut, rng)
 
@@ -367,7 +377,7 @@ def _tail_run(cut: _Cut, keys: int) -> EmulatedRun:
 def _drawn_run(cut: _Cut, rng: np.random.Generator) -> EmulatedRun:
     """Any tail, difference of lengths, number of heads or of batches, in a few blocks."""
     keys, rows = int(rng.integers(1, 2 * cut.step + 1)), int(rng.integers(1, cut.few_rows + 1))
-    most = max(2, _MOST_ROWS // max(_WARPGROUP_ROWS, cut.rows))  # blocks
+    most = max(1, _MOST_ROWS // max(_WARPGROUP_ROWS, cut.rows) // cut.crowd**2)  # blocks
     heads = int(rng.integers(1, min(most, _MOST_HEADS) + 1))
     batch = int(rng.integers(1, min(most // heads, _MOST_BATCHES) + 1))
     if cut.is_dear(2 * cut.loop.splits, blocks=2 * heads * batch):

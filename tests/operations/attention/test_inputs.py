@@ -120,3 +120,46 @@ def test_pooled_errors_are_of_ordinary_data_alone():
     for name in NAMES.ordinary:
         found, _ = scores(name)
         assert 0.9 < found.std() < 1.1
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_small_weights_make_all_of_the_output(dtype):
+    workload = AttentionWorkload(2, 2, 2, 3, 300, 64, dtype)
+    trial = draw("small_weights", workload, seed=1)
+    where = every_row(workload)
+    right = expect(workload, trial, where=where).rows["O"].right
+
+    heavy = [int((trial.v[at] == 0).all(axis=-1).argmax()) for at in np.ndindex(2, 2)]
+    assert heavy == [0, 299, 0, 299]
+    assert (np.abs(right).max(axis=(1, 2)) < 300 * 2.0**-12).all()
+    assert (np.abs(right).max(axis=(1, 2)) > 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_maxima_grow_by_levels_about_what_a_type_holds(dtype):
+    workload = AttentionWorkload(4, 1, 1, 2, 100, 64, dtype)
+    trial = draw("growth", workload, seed=1)
+    q, k = (decode(x, dtype).astype(np.float64) for x in (trial.q, trial.k))
+    levels = np.einsum("bhqd,bhkd->bhqk", q, k).max(axis=(1, 2, 3)) / 8 / np.log(2)
+
+    assert (
+        np.abs(np.sort(levels) - {"fp16": [13, 16.1, 20, 126.5], "bf16": [16.3, 80, 118, 126.5]}[dtype]) < 1
+    ).all()
+
+
+def test_values_and_scores_reach_the_ends_of_what_types_hold():
+    for dtype in ("fp16", "bf16"):
+        workload = AttentionWorkload(1, 2, 2, 9, 40, 64, dtype)
+        low = draw("low_scores", workload, seed=1)
+        q, k = decode(low.q, dtype).astype(np.float64), decode(low.k, dtype).astype(np.float64)
+        assert (np.einsum("bhqd,bhkd->bhqk", q, k) < -50000).all()
+        assert np.abs(decode(draw("tiny_values", workload, seed=1).v, dtype)).max() < 2.0**-14
+        huge = decode(draw("huge_values", workload, seed=1).v, dtype)
+        assert (huge > (63000 if dtype == "fp16" else 2.0**118)).all()
+
+
+def test_of_all_rows_one_alone_near_the_end_has_a_spike():
+    workload = AttentionWorkload(2, 3, 3, 20, 70, 64)
+    trial = draw("last_spike", workload, seed=1)
+    size = np.abs(decode(trial.q, "fp16")).max(axis=-1)
+    assert np.argwhere(size > 20).tolist() == [[1, 2, 16]]
