@@ -15,7 +15,8 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha, primitives
 from evoflash.kernels.family import load_family
-from evoflash.kernels.renderer import lint, render
+from evoflash.kernels.lint import Refusal, lint
+from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import (
     export_kernel,
     export_words,
@@ -30,7 +31,6 @@ from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
 
 _MOST_FLOPS = 1 << 26  # of a workload, up to which it is emulated: some 0.2 s
-_LINT = re.compile(r"^(.*) at line (\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class KernelUnderTest:
     path: Path | None  # of the file to show; None: where the build leaves the text
     shown: str  # that file's text
     shift: int = 0
-    unseen: tuple[tuple[str, int], ...] = ()  # what the emulator cannot see, and its line
+    unseen: tuple[Refusal, ...] = ()  # what the emulator cannot see
     notes: tuple[str, ...] = ()  # what the reader should know about what was checked
 
 
@@ -159,15 +159,9 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Ker
         gpu=gpu,
         path=path,
         shown=text,
-        unseen=unseen_lines(text),
+        unseen=lint(text),
         notes=notes,
     )
-
-
-def unseen_lines(text: str) -> tuple[tuple[str, int], ...]:
-    """What a kernel's text uses that the emulator cannot see, and on which line."""
-    warnings = (_LINT.match(warning) for warning in lint(text))
-    return tuple((match[1], int(match[2])) for match in warnings if match)
 
 
 def _cases(
@@ -235,7 +229,7 @@ def of_export(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Kern
         path=path,
         shown=text,
         shift=before - head.count("\n") - _INCLUDE.count("\n"),
-        unseen=unseen_lines(source),
+        unseen=lint(source),
         notes=(*_notes(path, text, edits, export_kernel(*was, prefix=words.prefix)), *rendered.notes),
     )
     return (subject,)
