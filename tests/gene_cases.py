@@ -31,8 +31,9 @@ from evoflash.emulator.preflight import emulate, preflight
 from evoflash.evaluation import Build, Candidate
 from evoflash.kernels import gxx
 from evoflash.kernels.family import Family, load_family
+from evoflash.kernels.lint import lint
 from evoflash.kernels.nvrtc import compile_candidate
-from evoflash.kernels.renderer import lint, render
+from evoflash.kernels.renderer import render
 from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.space import Genome, SearchSpace, Value, Values

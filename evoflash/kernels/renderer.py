@@ -19,38 +19,13 @@ from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import source_sha
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.header import body_of, lines_of_header
+from evoflash.kernels.lint import lint
 from evoflash.operation import CompileKey
 from evoflash.paths import TEMPLATES
 from evoflash.runtime.expressions import ceil_div
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 from evoflash.version import __version__
-
-# Kernels speak to the hardware only through ef::. What the emulator could not see is refused: a pattern,
-# what it finds, and words of which each match has one. Looking for words first takes a tenth of the time.
-_FORBIDDEN = (
-    (r"\b(asm|__asm__|__asm)\b", "inline assembly", ("asm",)),
-    (r"\b__shared__\b", "a shared array (use ef::smem_base and shared addresses)", ("__shared__",)),
-    (
-        r"\b__(shfl|syncthreads|syncwarp|ballot|any|all|activemask)\w*",
-        "a CUDA intrinsic (use ef::)",
-        ("__shfl", "__sync", "__ballot", "__any", "__all", "__activemask"),
-    ),
-    (r"\b__cvta_\w+", "an address conversion", ("__cvta_",)),
-    (
-        r"\b(atomic[A-Z]\w*|printf|malloc|clock64|clock)\s*\(",
-        "a CUDA library call",
-        ("atomic", "printf", "malloc", "clock"),
-    ),
-    # No "(" before the declaration's end: a variable, and not a function.
-    (
-        r"\b__(device__|constant__|managed__)(?![^;={]*\()",
-        "a device global",
-        ("__device__", "__constant__", "__managed__"),
-    ),
-    (r"\bstatic\s+(?!const)(?![^;={]*\()", "a static variable", ("static",)),
-    (r"#\s*include\s+(?!\"ef\.h\")", "an include besides ef.h", ("#",)),
-)
 
 
 def render(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Candidate:
@@ -68,18 +43,6 @@ def render(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Candidate:
             f"{family.path.name} renders {problems[0]}; templates may only use ef:: primitives."
         )
     return Candidate(genome, key, source, source_sha(source))
-
-
-def lint(source: str) -> tuple[str, ...]:
-    """What a rendered text uses that the emulator cannot see: '<thing> at line N', empty when clean."""
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), source, flags=re.DOTALL)
-    found = []
-    for pattern, what, words in _FORBIDDEN:
-        if not any(word in code for word in words):
-            continue
-        for match in re.finditer(pattern, code, flags=re.MULTILINE):
-            found.append(f"{what} at line {code.count(chr(10), 0, match.start()) + 1}")
-    return tuple(found)
 
 
 def banner(family: Family, genome: Genome, key: CompileKey) -> str:

@@ -14,14 +14,14 @@ EF_DEV int descend(const int* in, int depth) {
 #endif
 
 // in: 4096 ints, 0, 1, 2 ...; out: 64 ints.
-extern "C" __global__ void __launch_bounds__(64) faults(const int* in, int* out) {
+extern "C" __global__ void __launch_bounds__(64) faults(int* in, int* out) {
   const int thread = threadIdx.x;
   const u32 smem = ef::smem_base();
   int result = thread;
 #if FAULT == 1  // a raw pointer, too far
   result = in[4096 + thread];
 #elif FAULT == 2  // a raw pointer into an input
-  const_cast<int*>(in)[thread] = 7;
+  in[thread] = 7;
 #elif FAULT == 3
   result = descend(in + 1, 1);
 #elif FAULT == 4  // one warp waits for a flag that nobody sets

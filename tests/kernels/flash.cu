@@ -57,7 +57,7 @@ EF_DEV float quad_max(float x) {
 
 // Q, K, V, O: (heads, length, 64), blockIdx.y is the head. scale_log2 is the softmax scale times log2 e.
 extern "C" __global__ void __launch_bounds__(kThreads)
-flash(const element* Q, const element* K, const element* V, element* O, int length, int causal, float scale_log2) {
+flash(element* Q, const element* K, const element* V, element* O, int length, int causal, float scale_log2) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int block_row = blockIdx.x * BLOCK_M, warp_row = warp * 16;
   const long long head = (long long)blockIdx.y * length * kHeadDim;

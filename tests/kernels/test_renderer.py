@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tables import data, table_of_cases
+from tables import data
 
 from evoflash.errors import UsageError
 from evoflash.kernels.family import load_family
-from evoflash.kernels.renderer import indent, lint, render
+from evoflash.kernels.lint import lint
+from evoflash.kernels.renderer import indent, render
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import TEMPLATES
 from evoflash.space import Genome
@@ -54,24 +55,6 @@ def test_the_workload_is_not_in_the_text():
     source = render(flash_mma(FULL, {}), FULL, load_gpu("l4")).source
 
     assert "512" not in source
-
-
-@table_of_cases()
-def test_the_lint_sees_what_the_emulator_cannot(line, what):
-    found = lint(f"// a comment\n{line}\n")
-
-    assert len(found) == 1
-    assert what in found[0]
-    assert found[0].endswith("line 2")
-
-
-@table_of_cases()
-def test_the_lint_lets_functions_and_constants_be(line):
-    assert lint(line) == ()
-
-
-def test_the_lint_ignores_comments():
-    assert lint("// never call __syncthreads() here\n/* asm */\n") == ()
 
 
 def test_a_genome_of_another_family_version_is_refused():

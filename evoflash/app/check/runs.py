@@ -264,7 +264,7 @@ def plan(
 def check_kernel(subject: KernelUnderTest, *, runs: int, seed: int) -> CheckReport:
     """Everything that `runs` runs of each case and the compilers find. DeviceError without g++."""
     gxx.runtime()  # once, before the processes ask for it
-    unseen = unseen_in(subject.source.splitlines(), subject.unseen, shift=subject.shift)
+    unseen = unseen_in(subject.unseen, shift=subject.shift)
     try:
         library = gxx.build(subject.source, name=subject.name, sees_all=True)
     except gxx.KernelBuildError as error:

@@ -16,6 +16,7 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha, primitives
 from evoflash.kernels.family import load_family
+from evoflash.kernels.lint import Refusal
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import (
     export_kernel,
@@ -66,7 +67,7 @@ class KernelUnderTest:
     path: Path | None  # of the file to show; None: where the build leaves the text
     shown: str  # that file's text
     shift: int = 0
-    unseen: tuple[tuple[str, int], ...] = ()  # what the emulator cannot see, and its line
+    unseen: tuple[Refusal, ...] = ()  # what the emulator cannot see
     notes: tuple[str, ...] = ()  # what the reader should know about what was checked
 
 

@@ -343,6 +343,8 @@ def _compare_pace(
         _run(replay, bench)
 
     def take() -> tuple[float, float]:
+        if pair.memory is not None:  # the judged replay before has overwritten what a usual one leaves
+            pair.usual()
         usual_us = _launch_us(pair.usual, pair, bench, answers)
         pair.before()
         return usual_us, _launch_us(pair.judged, pair, bench, answers)

@@ -26,8 +26,8 @@ from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
+from evoflash.kernels.lint import lint
 from evoflash.kernels.nvrtc import compile_candidate, first_error
-from evoflash.kernels.renderer import lint
 from evoflash.launch import LaunchConfig
 from evoflash.operations.attention.check_shapes import check_workloads
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
@@ -52,7 +52,7 @@ def try_fraud(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:
     EvoflashError when the text does not compile or cannot be launched: no rejection, but a broken corpus.
     """
     candidate, family = build_fraud(fraud, gpu)
-    said = {Rung.RENDER: "; ".join(lint(candidate.source))}
+    said = {Rung.RENDER: "; ".join(map(str, lint(candidate.source)))}
     said[Rung.PREFLIGHT] = preflight(candidate, family, gpu, seed=seed).complaint
     if fraud.is_control or Rung.CORRECTNESS in fraud.emulated.rungs:
         library = gxx.build(candidate.source, name=family.name)

@@ -42,7 +42,7 @@ def test_a_kernel_that_changes_no_output_has_passed_nothing(tmp_path, old, new):
 
 @table_of_cases()
 def test_what_g_plus_plus_does_not_see_is_found_by_line(text, lines):
-    assert [line for _, line in unseen_lines(text)] == lines
+    assert [each.line for each in unseen_lines(text)] == lines
 
 
 def test_plain_cuda_is_answered_by_line_with_what_to_write(tmp_path):
