@@ -11,7 +11,11 @@ from tables import data, table_of_cases
 
 from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.preflight import preflight
-from evoflash.evaluation import Status
+from evoflash.errors import EvoflashError
+from evoflash.evaluation import Proposal, Status
+from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.evaluators.pipeline import ThisMachine
+from evoflash.gpu.launcher import present_gpu, spec_of
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate
@@ -172,6 +176,52 @@ def test_sums_in_the_order_of_who_comes_last_do_not_repeat(name):
     assert any((other != first).any() for other in others)
 
 
+def bits_of(made, name, inputs, workload):
+    """What a kernel writes on some inputs, as bits."""
+    library, launches = gxx.build(made.source, name=name), FAMILIES[name].launches(made.genome, workload, GPU)
+    _, output = run_call(library, launches, workload, inputs, EmulatorRun("eager", "fifo", 1, 10.0))
+    return output.tensors["Y"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rows_of_w_may_change_places_and_columns_of_y_go_along_in_every_bit(name):
+    made = candidate(name, KERNELS[name]["counter"], key_of(name, "bf16"))
+    workload = made.compile_key.workload(ROWS[name], 50, 400)
+    inputs, order = draw("normal", workload, seed=4), np.random.default_rng(4).permutation(50)
+
+    before = bits_of(made, name, inputs, workload)
+    after = bits_of(made, name, replace(inputs, w=inputs.w[order]), workload)
+
+    assert (after == before[:, order]).all()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_row_of_x_gives_the_same_bits_alone_and_in_a_batch(name):
+    made = candidate(name, KERNELS[name]["plain"], key_of(name))
+    batch = made.compile_key.workload(ROWS[name], 150, 272)
+    inputs = draw("normal", batch, seed=4)
+    together = bits_of(made, name, inputs, batch)
+    fewest = made.compile_key.fewest
+
+    alone = bits_of(
+        made, name, replace(inputs, x=inputs.x[-fewest:]), made.compile_key.workload(fewest, 150, 272)
+    )
+
+    assert (alone == together[-fewest:]).all()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_half_the_weights_and_twice_x_give_the_same_bits(name):
+    made = candidate(name, KERNELS[name]["plain"], key_of(name))
+    workload = made.compile_key.workload(ROWS[name], 40, 272)
+    inputs = draw("normal", workload, seed=4)
+    twice = encode(2 * decode(inputs.x, "bf16"), "bf16")
+
+    moved = replace(inputs, x=twice, w_scale=inputs.w_scale / 2)
+
+    assert (bits_of(made, name, moved, workload) == bits_of(made, name, inputs, workload)).all()
+
+
 # ---- what leaves
 
 
@@ -210,3 +260,32 @@ def test_a_launch_has_no_more_splits_than_the_workspace_has_counters():
 def test_a_problem_of_several_shapes_is_one_kernel():
     problem = Problem((LinearWorkload(3, 4096, 4096), LinearWorkload(4, 6144, 4096)))
     assert len(problem.compile_keys(GPU.arch)) == 1
+
+
+# ---- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "text", ["m=1,70b_tp8_qkv,dtype=fp8b128", "m=13,dsv3_kv_a,dtype=bf16,bias", "m=4,8b_o,dtype=fp8t"]
+)
+def test_a_gpu_finds_every_way_of_dividing_k_right_and_times_it(text):
+    try:
+        spec = spec_of(present_gpu())
+    except EvoflashError as error:
+        pytest.skip(f"needs a GPU ({error})")
+    problem = parse_problem(f"linear:{text}")
+    ways = ("plain", "counter", "cluster", "early") if spec.compute_capability >= 90 else ("plain", "counter")
+    with MeasuredEvaluator(problem, spec, seed=1, cores=ThisMachine(1), ahead=2) as evaluator:
+        asked = 0
+        for name, family in FAMILIES.items():
+            space = family.space(problem.compile_keys(spec.arch), spec)
+            genomes = {space.genome(KERNELS[name][way]) for way in ways}
+            for genome in filter(space.is_valid, genomes):
+                evaluator.submit(Proposal(genome))
+                asked += 1
+        found = [evaluator.collect()[1] for _ in range(asked)]
+
+    assert asked >= len(ways)
+    assert [(each.status, each.reason) for each in found if each.status is not Status.CORRECT] == []
+    assert all(each.score_us for each in found)
