@@ -5,7 +5,11 @@
 WITH scored AS (
     SELECT
         e.id AS evaluation, e.kind, COALESCE(g.family, e.name) AS name, e.genome_id, g.values_json,
-        e.score_us, e.p10_us, e.p90_us, e.protocol, e.n, e.energy_mj, e.bound, e.model_version, e.created,
+        e.score_us, e.protocol, e.energy_mj, e.bound, e.model_version, e.created,
+        -- One number has no spread; an older evoflash stored an estimate as one sample of no width.
+        CASE WHEN e.n > 1 AND e.protocol <> 'model' THEN e.p10_us END AS p10_us,
+        CASE WHEN e.n > 1 AND e.protocol <> 'model' THEN e.p90_us END AS p90_us,
+        CASE WHEN e.protocol = 'model' THEN 0 ELSE e.n END AS n, g.version AS family_version,
         r.id AS run, r.problem, r.gpu, r.basis, r.seed, r.reported_flops,
         -- As evoflash/evaluation.py names a search.
         r.strategy
@@ -27,7 +31,9 @@ WITH scored AS (
 latest AS (
     SELECT scored.*, FIRST_VALUE(model) OVER (
         PARTITION BY problem, gpu, basis, kind ORDER BY evaluation DESC
-    ) AS latest_model
+    ) AS latest_model,
+    -- What a family wrote before its CUDA changed meaning is no rival of what it writes now.
+    MAX(family_version) OVER (PARTITION BY kind, name) AS newest_version
     FROM scored
 ),
 tried AS (
@@ -37,7 +43,7 @@ tried AS (
         ORDER BY CASE WHEN protocol IN ('final-cold', 'final-cold-boost') THEN 0 ELSE 1 END, score_us, evaluation
     ) AS attempt
     FROM latest
-    WHERE model = latest_model
+    WHERE model = latest_model AND (family_version IS NULL OR family_version = newest_version)
 ),
 rivals AS (
     SELECT run, name, score_us, ROW_NUMBER() OVER (PARTITION BY run ORDER BY score_us, evaluation) AS place
@@ -57,7 +63,7 @@ judged AS (
 SELECT
     RANK() OVER (PARTITION BY t.problem, t.gpu, t.basis ORDER BY t.score_us) AS rank,
     t.problem, t.gpu, t.basis, t.kind, t.name, t.genome_id,
-    t.score_us, t.p10_us, t.p90_us, t.protocol, t.n,
+    t.family_version, t.score_us, t.p10_us, t.p90_us, t.protocol, t.n,
     v.name AS speedup_vs,                 -- the fastest baseline of the same run
     v.score_us / t.score_us AS speedup,
     t.reported_flops / t.score_us / 1e6 AS tflops,

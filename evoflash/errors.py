@@ -4,6 +4,7 @@ EvoflashError             exit 1   a stated failure
 ├── UsageError            exit 2   the command line, a genome or a workload makes no sense
 ├── NoKernelError         exit 3   a search ended without a correct kernel
 ├── DeviceError           exit 4   no usable GPU, driver, toolkit or host compiler
+│   └── CacheError        exit 4   the kernel cache cannot be written, or nothing can be run from it
 ├── TemplateError         exit 1   a kernel template or its header is malformed
 └── StoreError            exit 1   the database cannot be opened, read or written
 
@@ -37,6 +38,10 @@ class DeviceError(EvoflashError):
     """The machine lacks what the command needs: a GPU, NVRTC, g++."""
 
     exit_code = 4
+
+
+class CacheError(DeviceError):
+    """The kernel cache cannot be written, or is where no program may be run from."""
 
 
 class TemplateError(EvoflashError):

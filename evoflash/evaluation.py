@@ -96,9 +96,9 @@ class Timing:
     workload: str
     protocol: str  # "cold", "hot", "final-cold", "final-hot", "screen", "model"
     median_us: float
-    p10_us: float
-    p90_us: float
-    n: int
+    p10_us: float | None  # None where one number is all there is: an estimate, a single look
+    p90_us: float | None
+    n: int  # samples; 0 for an estimate
     censored: bool = False  # stopped early as hopeless: median_us is a lower bound
     sm_clock_mhz: int | None = None
     throttle: str = ""
@@ -107,9 +107,15 @@ class Timing:
         None  # of a launch sequence, by timing/benchmark.py; None where it was not measured
     )
 
+    @property
+    def spread_us(self) -> tuple[float, float] | None:
+        """From p10 to p90; None where there is none."""
+        return None if self.p10_us is None or self.p90_us is None else (self.p10_us, self.p90_us)
+
 
 # A score stands for the first of these protocols that was timed ("boost", "relative": timing/protocols.py).
-SCORED = ("final-cold", "final-cold-boost", "cold-relative", "cold", "cold-boost", "model")
+MODEL = "model"
+SCORED = ("final-cold", "final-cold-boost", "cold-relative", "cold", "cold-boost", MODEL)
 FINAL = frozenset(SCORED[:2])
 
 
@@ -224,6 +230,9 @@ class Baseline:
 
 
 ALL_SEEDS = -1
+NO_SEARCHES = frozenset(
+    {"remeasure", "baselines", "archive", "evaluate", "verify"}
+)  # strategies of other runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +261,11 @@ class RunKey:
         archive, alone = "+archive" * self.from_archive, "-transfer" * self.without_transfer
         seeds = "" if self.most_seeds == ALL_SEEDS else f"-seeds={self.most_seeds}"
         return f"{strategy}{archive}{alone}{seeds}" + (f"/{self.family}" if self.family else "")
+
+    @property
+    def is_search(self) -> bool:
+        """Whether a strategy chose its kernels, and not a person who asked for single ones."""
+        return self.strategy not in NO_SEARCHES
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, with the name of the search as its strategy."""
@@ -294,10 +308,23 @@ class Run:
     name: str = ""  # given by `evoflash runs rename`
     start: RunStart = RunStart()
     objectives: str = ""  # that were asked for last, with commas between; empty: never others than latency
+    ended: str = ""  # what ended its newest search: "budget", "time", "until", "space"; empty: it was stopped
+    ends: str = ""  # when the time limit of its newest search ends, UTC, ISO 8601; empty: it has none
     final_pairs: tuple[Mapping[str, Any], ...] = ()  # each a PairedComparison of gpu/timing, the winner first
     argv: tuple[str, ...] = ()
     evoflash_version: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)  # the machine, versions, the driver
+
+    @property
+    def made_with(self) -> dict[str, str]:
+        """What decided which kernels it found, beside its key: versions, operators and extensions with their
+        digests, entries of the archive that it started from, runs that it learnt from.
+        """
+        known = {name: self.environment.get(name, "") for name in ("versions", "operators", "extensions")}
+        learnt = [f"{each.search_name} seed {each.seed} of {each.problem}" for each in self.start.learns_from]
+        shipped = [f"shipped {problem}" for problem in self.start.learns_from_shipped]
+        known |= {"archive": ", ".join(self.start.archive), "learns_from": "; ".join([*learnt, *shipped])}
+        return {name: words for name, words in known.items() if words}
 
     def as_dict(self) -> dict[str, Any]:
         """Which run it is, for JSON."""

@@ -1,8 +1,10 @@
 """Finds and loads families, operators, GPUs and strategies of one's own in extension folders.
 
-A Python file of a user is loaded, and what is wrong with it is said in one line. Calls none.
+A Python file of a user is loaded, and what is wrong with it is said in one line. Their digests are what runs
+and records say they were made with. Calls none.
 """
 
+import hashlib
 import importlib.metadata
 import importlib.util
 import re
@@ -39,6 +41,30 @@ def describe_folder(folder: Path) -> str:
     """The folder and how many files of each kind it holds, in words."""
     counts = {kind: len([*(folder / kind).glob(f"[!_.]*{ending}")]) for kind, ending in KINDS.items()}
     return f"{folder}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items())
+
+
+def made_with(operators: Path) -> dict[str, str]:
+    """What decides a search beside the version of evoflash: `operators`, a digest of the folder of mutation
+    operators, and, where there are some, `extensions`, each file of one's own with its digest.
+    """
+    shipped = hashlib.sha256()
+    for path in sorted(operators.glob("*.py")):
+        shipped.update(path.name.encode() + b"\0" + path.read_bytes())
+    own = [
+        f"{kind}/{path.name} {_digest(path)}"
+        for folder in extension_folders()
+        for kind, ending in KINDS.items()
+        for path in sorted((folder / kind).glob(f"[!_.]*{ending}"))
+    ]
+    known = {"operators": shipped.hexdigest()[:_DIGITS]}
+    return known | ({"extensions": ", ".join(own)} if own else {})
+
+
+_DIGITS = 16
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGITS]
 
 
 def with_extensions(kind: str, known: Mapping[str, Path]) -> dict[str, Path]:

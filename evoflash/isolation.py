@@ -1,16 +1,16 @@
 """Runs functions in processes of their own, so that a crash or a hang costs one call and not the search.
 
 Covered: host crashes, exits, hangs (the process is killed, whatever it does), processes killed from outside,
-a wall clock that jumps. Not covered: what a process does to files, to the GPU or to the driver. Knows nothing
-of CUDA: a process loads what its functions import.
+a wall clock that jumps, processes that cannot be started. Not covered: what a process does to files, to the
+GPU or to the driver. Knows nothing of CUDA: a process loads what its functions import.
 
 `Turns` are threads of this process, which call in order of urgency what others then wait for.
 """
 
 import contextlib
 import ctypes
+import errno
 import itertools
-import multiprocessing
 import os
 import queue
 import signal
@@ -27,6 +27,7 @@ import pebble
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
+from evoflash.spawning import spawning
 
 T = TypeVar("T")
 
@@ -39,7 +40,9 @@ _KILL_AFTER_S = 0.0
 _TRIES = 2
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM)  # exit codes that no crash leaves
 _LOOK_EVERY_S = 0.05
-_NOT_KEPT = "a worker process could not be kept running: see its message above; `evoflash doctor`."
+# A pool none of whose processes has taken a call by then never begins: Python starts within a second, and
+# what is loaded before the first call takes a minute where disks are slow.
+_START_LIMIT_S = 300.0
 _PR_SET_PDEATHSIG = 1
 # One thread each for NumPy's BLAS: there is a process a core, and what they multiply is small. With the
 # default of a thread a core, 40 evaluations on a 16-core machine burnt 22 CPU minutes, mostly spinning.
@@ -73,7 +76,7 @@ class IsolatedPool:
     """Processes that may die. Every call gets an answer; a dead process is replaced.
 
     `initializer` runs in each process before its first call. Processes are spawned: functions and arguments
-    must be picklable, and a script that makes a pool needs the usual `if __name__ == "__main__"`.
+    must be picklable. Where no process can be started, every call is answered by a DeviceError.
     """
 
     def __init__(
@@ -86,11 +89,12 @@ class IsolatedPool:
         pebble.CONSTS.term_timeout = _KILL_AFTER_S
         for name in _ONE_THREAD:
             os.environ.setdefault(name, "1")  # for new processes: this one has loaded its BLAS
-        spawn: Any = multiprocessing.get_context("spawn")
         self._make: Callable[[], pebble.ProcessPool] = lambda: pebble.ProcessPool(
-            max_workers, initializer=_begin, initargs=(initializer, initargs), context=spawn
+            max_workers, initializer=_begin, initargs=(initializer, initargs), context=spawning()
         )
         self._pool = self._make()
+        self._begun_s: float | None = None  # when the pool got its first call, of time.monotonic()
+        self._has_run = False  # a call, in this pool
         self._is_closed = False
         self._under_way: dict[_Call, None] = {}
         self._waiting: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
@@ -113,6 +117,22 @@ class IsolatedPool:
         return call.answer
 
     def _keep(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # else whoever waits would wait for ever
+            self._is_closed = True
+            for call in list(self._under_way):
+                _settle(call, error)
+        for call in list(self._under_way):
+            call.answer.cancel()
+        processes = tuple(self._pool._pool_manager.worker_manager.workers)
+        self._pool.stop()  # type: ignore[no-untyped-call]
+        self._pool.join()
+        for process in processes:  # a compiler that the process had started would go on
+            with contextlib.suppress(OSError):  # nothing is left of its group
+                os.killpg(process, signal.SIGKILL)
+
+    def _serve(self) -> None:
         while not self._is_closed:
             try:
                 call = self._waiting.get(timeout=_LOOK_EVERY_S)
@@ -122,14 +142,7 @@ class IsolatedPool:
             if call is not None and not call.answer.done():
                 self._start(call)
             self._end_late_calls()
-        for call in list(self._under_way):
-            call.answer.cancel()
-        processes = tuple(self._pool._pool_manager.worker_manager.workers)
-        self._pool.stop()  # type: ignore[no-untyped-call]
-        self._pool.join()
-        for process in processes:  # a compiler that the process had started would go on
-            with contextlib.suppress(OSError):  # nothing is left of its group
-                os.killpg(process, signal.SIGKILL)
+            self._end_calls_of_a_pool_that_never_began()
 
     def _rescue_forgotten_calls(self) -> None:
         """Those that pebble's queue held when it gave up its pool: it never mentions them again."""
@@ -141,10 +154,16 @@ class IsolatedPool:
     def _start(self, call: _Call) -> None:
         try:
             if not self._pool.active:  # a process died and took pebble's pool with it
-                self._pool = self._make()
+                self._pool, self._begun_s, self._has_run = self._make(), None, False
+            if self._begun_s is None:
+                self._begun_s = time.monotonic()
             call.inner = self._pool.schedule(call.function, args=call.arguments)
-        except (BrokenProcessPool, RuntimeError) as error:  # nothing can be started, or it broke just now
-            self._lose(call, BrokenProcessPool(str(error)))
+        except (
+            RuntimeError
+        ) as error:  # BrokenProcessPool is one: nothing can be started, or it broke just now
+            self._lose(call, error if isinstance(error, BrokenProcessPool) else BrokenProcessPool(str(error)))
+        except OSError as error:  # of what a pool needs before its processes
+            _settle(call, DeviceError(_why_none_starts(error)))
         else:
             call.deadline_s = None
             call.inner.add_done_callback(lambda done: self._end(done, call))
@@ -170,11 +189,21 @@ class IsolatedPool:
         for call in list(self._under_way):
             if call.inner is None or not call.inner.running():
                 continue
+            self._has_run = True
             if call.deadline_s is None:
                 call.deadline_s = time.monotonic() + call.timeout_s
             elif time.monotonic() > call.deadline_s:
                 call.is_late = True
                 call.inner.cancel()  # pebble then kills the process
+
+    def _end_calls_of_a_pool_that_never_began(self) -> None:
+        if self._has_run or self._begun_s is None or time.monotonic() < self._begun_s + _START_LIMIT_S:
+            return
+        said = f"none took up its work within {_START_LIMIT_S:g} s; the machine, or one of its disks, stands"
+        for call in list(self._under_way):
+            if call.inner is not None:  # that of a call which was answered meanwhile changes nothing
+                call.inner.cancel()
+                _settle(call, DeviceError(f"{_NONE_STARTS}: {said}."))
 
     def close(self) -> None:
         """Kill the processes, whatever they do, and return once they are gone; open calls are cancelled."""
@@ -214,6 +243,44 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def cpu_seconds() -> float:
+    """What this process and all below it, those that run and those that ended, took of the CPU so far.
+
+    Of what ended it knows what its parent waited for. Where there is no /proc, those that run count nothing.
+    """
+    ended = os.times()
+    below = {pid: taken for pid, (_, taken) in _processes_below(os.getpid()).items()}
+    return time.process_time() + ended.children_user + ended.children_system + sum(below.values())
+
+
+def _processes_below(pid: int) -> dict[int, tuple[int, float]]:
+    """Parent and CPU seconds, those of ended children too, of each process that descends from `pid`."""
+    every = {each: known for each in _pids() if (known := _parent_and_cpu_s(each))}
+    found: dict[int, tuple[int, float]] = {}
+    parents = {pid}
+    while parents:
+        children = {each: known for each, known in every.items() if known[0] in parents and each not in found}
+        found |= children
+        parents = set(children)
+    return found
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _parent_and_cpu_s(pid: int) -> tuple[int, float] | None:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            said = file.read().rpartition(")")[2].split()  # the name before it may hold anything
+        return int(said[1]), sum(map(int, said[11:15])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):  # it ended meanwhile
+        return None
+
+
 def _is_from_outside(error: BaseException | None) -> TypeGuard[BaseException]:
     is_killed = isinstance(error, pebble.ProcessExpired) and error.exitcode in _KILLED
     return is_killed or isinstance(error, BrokenProcessPool)
@@ -228,11 +295,33 @@ def _settle(call: _Call, error: BaseException | None, value: Any = None) -> None
     elif isinstance(error, pebble.ProcessExpired):
         call.answer.set_result(Ending(None, Status.RUNTIME, _death(error.exitcode)))
     elif isinstance(error, BrokenProcessPool):
-        call.answer.set_exception(DeviceError(_NOT_KEPT))
+        call.answer.set_exception(DeviceError(_why_none_starts(error)))
     elif error is not None:
         call.answer.set_exception(error)
     else:
         call.answer.set_result(Ending(value))
+
+
+_NONE_STARTS = "worker processes, in which kernels are compiled and run, cannot be started"
+
+
+def _why_none_starts(error: BaseException) -> str:
+    """In one line; pebble hides what the system said behind an error of its own."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if not isinstance(cause, OSError):
+        return (
+            f"{_NONE_STARTS}: they end as they begin, by what they say above, or for want of memory; mend "
+            "that, `evoflash doctor` tries it."
+        )
+    remedies = {
+        errno.EAGAIN: "raise the limit on processes (ulimit -u, or the container's)",
+        errno.ENOMEM: "free memory",
+        errno.EMFILE: "raise the limit on open files (ulimit -n)",
+        errno.ENFILE: "close programs that have many files open",
+        errno.ENOENT: "work in a folder that is still there",
+    }
+    remedy = remedies.get(cause.errno or 0, "mend that")
+    return f"{_NONE_STARTS} ({cause.strerror or cause}): {remedy}, `evoflash doctor` tries it."
 
 
 def _death(exit_code: int | None) -> str:

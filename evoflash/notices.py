@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 
-from evoflash.errors import without_passwords
+from evoflash.errors import EvoflashError, without_passwords
 from evoflash.paths import default_database
 
 Listener = Callable[[str], object]
@@ -65,4 +65,11 @@ def db_words() -> str:
     Without the password of a URL.
     """
     db = _database.get()
-    return "" if db in (None, default_database()) else f" --db {shlex.quote(without_passwords(db))}"
+    return "" if db is None or _is_default(db) else f" --db {shlex.quote(without_passwords(db))}"
+
+
+def _is_default(db: str) -> bool:
+    try:
+        return db == default_database()
+    except EvoflashError:  # there is no home to have one
+        return False

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive in the emulator
 Schedule = Literal["fifo", "random"]  # which thread of the emulator runs next
-ELEMENT_BYTES: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}
+ELEMENT_BYTES: Mapping[str, int] = {"e4m3": 1, "fp16": 2, "bf16": 2, "fp32": 4}
 
 
 class CompileKey(Protocol):
@@ -104,8 +104,11 @@ class TensorSpec:
     shape: tuple[int, ...]
     axes: tuple[str, ...]  # a mark for each axis, in reports of places: "b", "h", "row", "col"
     long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
-    dtype: str  # "fp16", "bf16" or "fp32"
+    dtype: str  # "fp16", "bf16" or "fp32"; of inputs also "e4m3", 8-bit floats
     is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
+    # An input that no kernel before a call writes, weights say: a launch that begins before the one before it
+    # has ended may read it at once, and no other input.
+    is_constant: bool = False
     # Another order of its axes in memory that kernels must take, with so many elements behind each row (a
     # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only.
     spread: tuple[int, ...] = ()
@@ -266,6 +269,9 @@ class EmulatedRun:
     is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
     shrunk: tuple[str, ...] = ()  # constants of the text that must be smaller: kernels/renderer.py
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
+    # Called three times in one memory: on other inputs of the kind, and on the first again.
+    is_repeated: bool = False
+    is_brief: bool = False  # one of many alike, whose verdict is kept only if it complains
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +322,10 @@ class Operation:
     # (compile key, a genome's loop, whole_groups=False) -> the runs; whole_groups: of workloads that have the
     # compile key itself, for kernels that are not known to take parts of them
     preflight_runs: Callable[..., tuple[EmulatedRun, ...]]
+    # (compile key, a genome's loop, seed=) -> more of them, drawn for the candidate; and what only the best
+    # meet, which takes long
+    drawn_runs: Callable[..., tuple[EmulatedRun, ...]] | None = field(default=None, kw_only=True)
+    finalist_runs: Callable[..., tuple[EmulatedRun, ...]] | None = field(default=None, kw_only=True)
 
     # ---- the performance model, and the archive
     work: Callable[[Any, Loop], Work]  # of a workload
@@ -336,11 +346,16 @@ class Operation:
 
 
 DEFAULT = "attention"  # of problems and templates that name none
-_SHIPPED = {"attention": "evoflash.operations.attention.operation"}
+_SHIPPED = {
+    "attention": "evoflash.operations.attention.operation",
+    "linear": "evoflash.operations.linear.operation",
+}
 
 
 def load(name: str) -> Operation:
     """The operation of that name, `OPERATION` of its module. UsageError lists the known ones."""
+    if name in _SHIPPED:  # asked for thousands of times in a pre-flight: settings need not be read
+        return _load(_SHIPPED[name])
     modules = _modules()
     if name not in modules:
         raise UsageError(f"no operation is called '{name}': known are {', '.join(sorted(modules))}.")

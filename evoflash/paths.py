@@ -1,14 +1,18 @@
-"""Where the shipped folders (templates/, mutations/, db/) and the user's folders are. Creates none.
+"""Where the shipped folders (templates/, mutations/, db/) and the user's are, and why the cache fails.
 
-In a wheel the shipped folders are under evoflash/_share, in a checkout beside the package.
+Creates none but CuPy's. In a wheel the shipped folders are under evoflash/_share, in a checkout beside the
+package.
 """
 
+import errno
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import platformdirs
-
-from evoflash.errors import EvoflashError, UsageError
+from evoflash.errors import CacheError, DeviceError, EvoflashError, UsageError
+from evoflash.home import home_folder
 from evoflash.settings import lookup, value
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -37,22 +41,76 @@ def shipped_folder(folder: Path) -> Path:
 def cache_dir() -> Path:
     """Compiled kernels and the emulator's runtime; the setting `cache_dir` overrides."""
     chosen = value("cache_dir")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("evoflash"))
+    return Path(chosen) if chosen else home_folder("cache")
 
 
 def keep_cupy_at_home() -> None:
     """Give CuPy a folder in our cache, unless CUPY_CACHE_DIR names one: it makes its own when it is imported,
-    and fails where the home cannot be written, though nothing of ours is ever put there.
+    and fails where the home cannot be written, though nothing of ours is ever put there. Where our cache
+    cannot be written either, it is given one that is there.
     """
-    os.environ.setdefault("CUPY_CACHE_DIR", str(cache_dir() / "cupy"))
+    if "CUPY_CACHE_DIR" in os.environ:
+        return
+    try:
+        folder = cache_dir() / "cupy"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, DeviceError):  # the latter: there is no home
+        folder = Path(_temporary_folder() or os.sep)
+    os.environ["CUPY_CACHE_DIR"] = str(folder)
 
 
-def cache_advice(error: OSError) -> str:
-    """What to do where the cache cannot be written."""
-    return (
-        f"the kernel cache {cache_dir()} cannot be written ({error.strerror}): free space there or set "
-        "EVOFLASH_CACHE_DIR to a writable folder."
+def _temporary_folder() -> str:
+    """Empty where none can be written."""
+    try:
+        return tempfile.gettempdir()
+    except OSError:
+        return ""
+
+
+def cupy_folder_error(error: OSError) -> DeviceError:
+    """What to do where CuPy cannot make the folder that CUPY_CACHE_DIR names."""
+    return DeviceError(
+        f"CuPy cannot write {error.filename} ({error.strerror}): set CUPY_CACHE_DIR to a folder that can be "
+        "written, or unset it."
     )
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_ELSEWHERE = "set EVOFLASH_CACHE_DIR to a folder"
+
+
+@contextmanager
+def writing_to_cache() -> Iterator[None]:
+    """What fails inside because the cache cannot be written is a CacheError with the cause."""
+    try:
+        yield
+    except OSError as error:
+        is_inside = str(error.filename or "").startswith(str(cache_dir()))
+        if error.errno in _FULL or is_inside:
+            raise cache_error(error) from None
+        raise
+
+
+def cache_error(error: OSError) -> CacheError:
+    """Why the cache cannot be written, and what to do."""
+    cause = error.strerror or str(error)
+    if error.errno in _FULL:
+        return CacheError(
+            f"the kernel cache {cache_dir()} cannot be written ({cause}): free space there, or {_ELSEWHERE} "
+            "on another disk."
+        )
+    return CacheError(
+        f"the kernel cache {cache_dir()} cannot be written ({cause}): {_ELSEWHERE} that can be written."
+    )
+
+
+def check_cache_runs(path: Path) -> None:
+    """CacheError where the file system of that file in the cache lets no program run, as a library would."""
+    if os.statvfs(path).f_flag & os.ST_NOEXEC:
+        raise CacheError(
+            f"the kernel cache {cache_dir()} is on a file system that is mounted noexec, which lets no "
+            f"program run from it: {_ELSEWHERE} elsewhere."
+        )
 
 
 def template_folders() -> tuple[Path, ...]:
@@ -72,9 +130,22 @@ def template_folders() -> tuple[Path, ...]:
 
 def default_database() -> str:
     """The database's path or SQLAlchemy URL; the setting `db` overrides."""
-    return value("db") or str(Path(platformdirs.user_data_dir("evoflash")) / "evoflash.db")
+    return value("db") or _usual_database()
+
+
+def _usual_database() -> str:
+    return str(home_folder("data") / "evoflash.db")
+
+
+def usual_places() -> dict[str, str]:
+    """For people, where the database and the cache are while no setting says another place, by setting."""
+    usual = {"db": _usual_database(), "cache_dir": str(home_folder("cache"))}
+    home = os.path.join(os.path.expanduser("~"), "")
+    return {
+        name: path.replace(home, "~/", 1) if path.startswith(home) else path for name, path in usual.items()
+    }
 
 
 def state_dir() -> Path:
     """Where the logs of unexpected errors are written."""
-    return Path(platformdirs.user_state_dir("evoflash"))
+    return home_folder("state")

@@ -1,5 +1,6 @@
 """A problem, one workload of an operation or several, and how it is written. Pure data and its text."""
 
+import math
 from dataclasses import dataclass
 
 from evoflash import operation as registry
@@ -21,6 +22,13 @@ class Problem:
     def operation(self) -> str:
         """The name of the operation."""
         return self.workloads[0].operation
+
+    @property
+    def reported_flops(self) -> float:
+        """As the field counts them, the geometric mean over the workloads."""
+        flops = [workload.reported_flops for workload in self.workloads]
+        # One value is itself: through exp and log its last digits would change.
+        return flops[0] if len(flops) == 1 else math.exp(math.fsum(map(math.log, flops)) / len(flops))
 
     def compile_keys(self, arch: str) -> tuple[CompileKey, ...]:
         """Distinct keys in the order of the workloads; a genome is built once for each."""

@@ -15,14 +15,14 @@ from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 from typing import Any, Literal
 
-import platformdirs
-
-from evoflash.errors import UsageError
+from evoflash.errors import DeviceError, UsageError
+from evoflash.home import home_folder
 
 DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
 MOST = 2**31 - 1  # of whatever is counted: databases keep it in 32 bits
 MOST_WORKERS = 512  # processes of one machine
 MOST_AHEAD = 65_536  # proposals in flight
+MOST_REPEATS = 1000  # runs of one search with other seeds
 MOST_SEED = 2**32 - 1  # some samplers take no larger one
 
 Kind = Literal["text", "path", "folder", "folders", "whole number", "number", "switch"]
@@ -109,8 +109,11 @@ def places() -> tuple[Path, ...]:
     """Where config files are looked for, the first one first."""
     if named := os.environ.get("EVOFLASH_CONFIG"):
         return (Path(expanduser(named)),)
-    home = Path(platformdirs.user_config_dir("evoflash")) / "config.toml"
-    return (Path.cwd() / NAME, home)
+    here = Path.cwd() / NAME
+    try:
+        return (here, home_folder("config") / "config.toml")
+    except DeviceError:  # a user without a home has set nothing there
+        return (here,)
 
 
 def config_files() -> tuple[ConfigFile, ...]:

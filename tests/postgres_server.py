@@ -21,7 +21,7 @@ from evoflash.store.store import open_store
 
 _USER = "evoflash"
 _QUICK = ("-c", "fsync=off", "-c", "listen_addresses=", "-c", "max_connections=50")
-MISSING = "needs a PostgreSQL server and its driver: apt install postgresql, pip install 'evoflash[postgres]'"
+MISSING = "needs a PostgreSQL server and its driver: apt install postgresql, pip install '.[postgres]'"
 
 
 @dataclass

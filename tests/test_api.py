@@ -2,6 +2,8 @@
 
 import doctest
 import html.parser
+import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +12,18 @@ import pytest
 
 import evoflash
 from evoflash import api
-from evoflash.api import calls
+from evoflash.api import calls, judging, stored
 from evoflash.api import html as shown
+from evoflash.api.words import python_words
 from evoflash.app import best as answer
 from evoflash.cli import program as cli
 from evoflash.errors import DeviceError, NoKernelError, StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.space import Genome
 
-FIRST = ("best", "compare", "evaluate", "export", "leaderboard", "replay", "search", "search_each")
+ERRORS = ("DeviceError", "EvoflashError", "NoKernelError", "StoreError", "TemplateError", "UsageError")
+_LOADERS = ("load_family", "parse_problem")
+FIRST = [name for name in evoflash.__all__ if name[0].islower() and name not in _LOADERS]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +79,7 @@ def test_using_the_interface_loads_no_gpu_code() -> None:
 
 
 @pytest.mark.parametrize("order", ["import evoflash.search, evoflash.replay", "import evoflash.api", ""])
+@pytest.mark.sample(1)
 def test_search_and_replay_are_functions_whatever_was_imported_before(order: str) -> None:
     said = in_new_process(
         f"import evoflash\n{order}\nprint(callable(evoflash.search), callable(evoflash.replay))"
@@ -104,10 +110,10 @@ def test_the_examples_in_the_docstrings_are_true(result, database, tmp_path, mon
     monkeypatch.setenv("EVOFLASH_DB", database)
     monkeypatch.chdir(tmp_path)
 
-    outcome = doctest.testmod(calls)
+    outcomes = [doctest.testmod(module) for module in (calls, judging, stored)]
 
-    assert outcome.attempted >= 9
-    assert outcome.failed == 0
+    assert sum(outcome.attempted for outcome in outcomes) >= 22
+    assert sum(outcome.failed for outcome in outcomes) == 0
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -166,10 +172,11 @@ def test_a_search_on_workers_of_its_own_finds_the_same(result, tmp_path) -> None
 
 
 def test_two_places_to_work_at_once_are_refused(tmp_path) -> None:
-    with pytest.raises(UsageError, match="--workers and --scheduler say where to work in different ways"):
+    with pytest.raises(UsageError, match="workers and scheduler say where to work in different ways"):
         evoflash.search(db=str(tmp_path / "none.db"), workers=1, scheduler="tcp://127.0.0.1:8786")
 
 
+@pytest.mark.full
 def test_an_interrupted_search_keeps_what_it_has(tmp_path) -> None:
     def stop(step: evoflash.Step) -> None:
         raise KeyboardInterrupt
@@ -224,6 +231,7 @@ def test_the_leaderboard_has_the_rows_of_the_database(result, database) -> None:
     assert len(evoflash.leaderboard(since="9999-01-01", db=database)) == 0
 
 
+@pytest.mark.full
 def test_a_kernel_can_be_evaluated_again_by_its_record_and_by_its_id(result, database) -> None:
     of_record = evoflash.evaluate(result.best, evaluator="emulated", db=database)
     of_id = evoflash.evaluate(result.best.id[:8], evaluator="emulated", db=database)
@@ -335,3 +343,75 @@ def test_an_empty_search_result_is_shown_in_words() -> None:
 
 def test_a_type_checker_sees_the_types() -> None:
     assert (Path(evoflash.__file__).parent / "py.typed").exists()
+
+
+# ---- stored runs, and errors
+
+
+def test_every_error_that_docstrings_promise_can_be_caught_by_its_name() -> None:
+    said = " ".join(getattr(evoflash, name).__doc__ or "" for name in FIRST)
+    promised = set(re.findall(r"\b[A-Z]\w+Error\b", said))
+    assert {"UsageError", "DeviceError", "StoreError", "NoKernelError"} <= promised
+    assert promised <= set(evoflash.__all__)
+    assert all(issubclass(getattr(evoflash, name), evoflash.EvoflashError) for name in ERRORS)
+
+
+def test_an_error_speaks_of_arguments_and_not_of_options(database) -> None:
+    with pytest.raises(evoflash.UsageError, match=r'for example gpu="l4"|gpu'):
+        evoflash.search("mission", evaluator="emulated", budget=1, db=database)
+    assert python_words("add --problem b=1,h=2 or --gpu l4; --set x", frozenset(("problem", "gpu"))) == (
+        'add problem="b=1,h=2" or gpu="l4"; --set x'
+    )
+    assert python_words("give --problem and --gpu, or --run.", frozenset(("problem", "gpu", "run"))) == (
+        "give problem and gpu, or run."
+    )
+
+
+def test_all_that_a_run_evaluated_is_rows_with_genes(result, database) -> None:
+    rows = evoflash.evaluations(1, db=database)
+    assert [row["position"] for row in rows] == [1, 2]
+    assert rows[0]["values"] == {
+        name.removeprefix("gene."): value for name, value in rows[0].items() if name.startswith("gene.")
+    }
+    assert "position" in str(rows).splitlines()[0]
+    assert repr(rows).startswith("<Table of 2 rows: run, position, genome_id")
+    assert "<pre" in rows._repr_html_()
+
+
+def test_a_table_becomes_a_frame_where_pandas_is_installed(monkeypatch) -> None:
+    table = evoflash.Table(({"a": 1, "b": None}, {"a": 2, "c": [3]}))
+    assert table.columns == ("a", "b", "c")
+    if importlib.util.find_spec("pandas"):
+        assert list(table.frame().columns) == ["a", "b", "c"]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UsageError, match="pip install pandas"):
+        table.frame()
+
+
+def test_runs_insights_and_report_are_those_of_the_commands(result, database, tmp_path) -> None:
+    assert [run["id"] for run in evoflash.runs(db=database)][-1] == 1
+    learnt = evoflash.insights(1, db=database)
+    assert str(learnt).startswith("run 1: mission on l4, ")
+    assert learnt.as_dict()["evaluated"] == 2
+    page = tmp_path / "run.html"
+    report = evoflash.report(1, page, db=database)
+    assert page.read_text() == report.html
+    assert report.as_dict()["run"]["id"] == 1
+    assert repr(report) == "<RunReport of run 1>"
+    with pytest.raises(UsageError, match="no run is called '99'"):
+        evoflash.report(99, db=database)
+
+
+def test_a_leaderboard_is_printed_as_the_command_prints_it(result, database) -> None:
+    board = evoflash.leaderboard("mission", gpu="l4", db=database)
+    assert "est. us" in str(board)
+    assert "|" not in str(board)
+    assert board.markdown.startswith("### ")
+
+
+def test_a_kernel_is_checked_by_its_values_and_one_that_makes_no_sense_is_an_error(database) -> None:
+    found = evoflash.check("flash_simt", {}, problem="b=1,h=1,s=64,d=64", gpu="l4", runs=1, db=database)
+    assert (found.errors, found.as_dict()["verdict"]) == (0, "passed")
+    assert repr(found).startswith("<KernelCheck: 0 errors")
+    with pytest.raises(UsageError):
+        evoflash.check("flash_simt", {"nonsense": 1}, gpu="l4", db=database)

@@ -128,8 +128,27 @@ def test_what_breaks_pools_again_and_again_is_said_in_one_line():
         for _ in range(2):
             until(lambda: fresh._pool.active, what="another pool")
             break_pool_of(fresh)
-        with pytest.raises(DeviceError, match="could not be kept running"):
+        with pytest.raises(DeviceError, match="cannot be started: they end as they begin"):
             answer.result(timeout=LIMIT_S)
+
+
+def test_a_system_that_starts_no_process_is_named_as_the_cause():
+    """Linux's limit on processes does not bind root: the folder in which processes begin is gone instead."""
+    code = (
+        "import os, tempfile\n"
+        "from evoflash.isolation import IsolatedPool\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    os.chdir(folder)\n"
+        "with IsolatedPool(1) as pool:\n"
+        "    print(pool.submit(os.getpid, timeout_s=60).exception())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (
+        "cannot be started (No such file or directory): work in a folder that is still there" in done.stdout
+    )
+    assert done.stderr == ""
 
 
 def test_a_users_mistake_is_raised_not_recorded(pool):

@@ -17,9 +17,10 @@ from evoflash import operation as registry
 from evoflash.app.doctor import examine
 from evoflash.errors import EvoflashError, TemplateError
 from evoflash.evaluation import Proposal
+from evoflash.gpu.timing.noise_floor import environment as environment_of_runs
 from evoflash.kernels.family import known_families, load_family, read_family
 from evoflash.kernels.renderer import render
-from evoflash.paths import GPUS
+from evoflash.paths import GPUS, MUTATIONS
 from evoflash.problem import parse_problem
 from evoflash.replay.comparison import parse_strategies
 from evoflash.space import Check, Genome, Param, SearchSpace
@@ -320,3 +321,18 @@ def test_a_strategy_of_ones_own_is_replayed(own) -> None:
 
     assert "mine" in parse_strategies("all")
     assert parse_strategies("mine,uniform") == ("mine", "uniform")
+
+
+def test_what_runs_and_records_were_made_with_names_each_file_and_its_digest(own, tmp_path) -> None:
+    plain = folders.made_with(MUTATIONS)
+    (own / "mutations" / "shake.py").write_text("PARENTS = 1\n")
+    with_one = folders.made_with(MUTATIONS)
+    (own / "mutations" / "shake.py").write_text("PARENTS = 2\n")
+    edited = folders.made_with(MUTATIONS)
+
+    assert "extensions" not in plain
+    assert with_one["extensions"].startswith("mutations/shake.py ")
+    assert with_one["extensions"] != edited["extensions"]
+    assert plain["operators"] == with_one["operators"] == edited["operators"]
+    assert folders.made_with(tmp_path)["operators"] != plain["operators"]
+    assert environment_of_runs()["extensions"] == edited["extensions"]

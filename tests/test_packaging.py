@@ -108,6 +108,7 @@ def test_the_wheel_carries_the_data_inside_the_package(wheel: Path, folder: str)
 
 
 @pytest.mark.parametrize("folder", SHARED)
+@pytest.mark.sample(1)
 def test_a_copy_that_lacks_a_shared_folder_says_so_in_one_line_and_searches_nothing(
     unpacked: Path, tmp_path: Path, folder: str
 ) -> None:
@@ -163,6 +164,7 @@ def test_every_mutation_operator_imports_from_the_wheel(unpacked: Path) -> None:
     assert expected == sorted(run_python(code, path=unpacked, cwd=unpacked).splitlines())
 
 
+@pytest.mark.full
 def test_the_source_distribution_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     sdist = next(iter(SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])))
     with tarfile.open(sdist) as archive:

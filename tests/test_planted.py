@@ -30,7 +30,7 @@ def planted(monkeypatch):
     # Ten CPU seconds; by default tests/emulator/test_launch.py has a kernel that does not end.
     more=[pytest.param("hang", Status.TIMEOUT, Rung.PREFLIGHT, "TIMEOUT", marks=pytest.mark.full)]
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_bad_candidate_costs_only_itself_in_the_emulator(planted, fault, status, rung, says):
     with EmulatedEvaluator(PROBLEM, load_gpu("l4"), seed=1, cores=ThisMachine(1)) as evaluator:
         evaluator.submit(planted(fault))

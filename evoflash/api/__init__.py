@@ -2,45 +2,99 @@
 
 It calls the same use cases (app/) as the command line, and prints nothing.
 
-    calls    Searches, asks a database, evaluates, compares and exports from Python
+    calls    Searches, asks for the best kernels, evaluates and exports from Python
     html     Shows the records of the Python interface as HTML in notebooks
+    judging  Judges kernels from Python
     records  The records that the Python interface returns, which notebooks show as formatted text
+    stored   Reads stored runs from Python
+    words    Says errors as Python says things
 """
 
-from evoflash.api.calls import (
-    ProblemSearch,
-    best,
-    compare,
-    evaluate,
-    export,
-    leaderboard,
-    replay,
-    search,
-    search_each,
+from evoflash.api import calls, judging, stored
+from evoflash.api.calls import ProblemSearch
+from evoflash.api.records import (
+    Kernel,
+    KernelCheck,
+    KernelComparison,
+    KernelVerification,
+    Leaderboard,
+    Ranking,
+    RunInsights,
+    RunReport,
+    SearchResult,
+    Step,
+    Table,
 )
-from evoflash.api.records import Kernel, KernelComparison, Leaderboard, Ranking, SearchResult, Step
-from evoflash.errors import EvoflashError
-from evoflash.kernels.family import load_family
-from evoflash.problem import Problem, parse_problem
+from evoflash.api.words import in_python_words
+from evoflash.app.repeats import SearchComparison
+from evoflash.errors import (
+    DeviceError,
+    EvoflashError,
+    NoKernelError,
+    StoreError,
+    TemplateError,
+    UsageError,
+)
+from evoflash.kernels import family
+from evoflash.problem import Problem
+from evoflash.problem import parse_problem as parse
+
+best = in_python_words(calls.best)
+check = in_python_words(judging.check)
+compare = in_python_words(judging.compare)
+compare_runs = in_python_words(stored.compare_runs)
+evaluate = in_python_words(calls.evaluate)
+evaluations = in_python_words(stored.evaluations)
+export = in_python_words(calls.export)
+insights = in_python_words(stored.insights)
+leaderboard = in_python_words(calls.leaderboard)
+load_family = in_python_words(family.load_family)
+parse_problem = in_python_words(parse)
+record = in_python_words(stored.record)
+replay = in_python_words(calls.replay)
+report = in_python_words(stored.report)
+runs = in_python_words(stored.runs)
+search = in_python_words(calls.search)
+search_each = in_python_words(calls.search_each)
+verify = in_python_words(judging.verify)
 
 __all__ = [
+    "DeviceError",
     "EvoflashError",
     "Kernel",
+    "KernelCheck",
     "KernelComparison",
+    "KernelVerification",
     "Leaderboard",
+    "NoKernelError",
     "Problem",
     "ProblemSearch",
     "Ranking",
+    "RunInsights",
+    "RunReport",
+    "SearchComparison",
     "SearchResult",
     "Step",
+    "StoreError",
+    "Table",
+    "TemplateError",
+    "UsageError",
     "best",
+    "check",
     "compare",
+    "compare_runs",
     "evaluate",
+    "evaluations",
     "export",
+    "insights",
     "leaderboard",
     "load_family",
     "parse_problem",
+    "record",
     "replay",
+    "report",
+    "runs",
     "search",
     "search_each",
+    "verify",
 ]

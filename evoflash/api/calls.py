@@ -1,4 +1,4 @@
-"""Searches, asks a database, evaluates, compares and exports from Python. app/ does the work."""
+"""Searches, asks for the best kernels, evaluates and exports from Python. app/ does the work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack, overload
 
-from evoflash.api.records import Kernel, KernelComparison, Leaderboard, Progress, SearchResult, Step
+from evoflash.api.records import Kernel, Leaderboard, Progress, SearchResult, Step
 from evoflash.app import best as answer
 from evoflash.app import evaluate as evaluating
-from evoflash.app.compare import compare_by_name
 from evoflash.app.evaluate import GenomeRequest, of_name
 from evoflash.app.export import write_evaluated
 from evoflash.app.leaderboard import ranked_kernels
@@ -29,6 +28,7 @@ from evoflash.problem import Problem, parse_problem
 from evoflash.settings import DEFAULT_STRATEGY
 from evoflash.space import Value
 from evoflash.views import kernel as kernel_report
+from evoflash.written_files import replacing
 
 if TYPE_CHECKING:
     from evoflash.replay.comparison import StrategyComparison
@@ -164,12 +164,14 @@ def best(
     *,
     gpu: str | None = None,
     archive: bool | None = None,
+    run: int | str | None = None,
     db: str | None = None,
 ) -> Kernel:
     """The best kernel known: the database's, measured if there is one, else estimated, and marked so.
 
     By default of the newest problem and GPU in the database. Where it has none for `problem`, the shipped
-    archive may; `archive` True asks the archive alone, False never. Its kernel is checked and timed where
+    archive may; `archive` True asks the archive alone, False never, and `run` (a number or a name) asks that
+    run alone. The archive's kernel is checked and timed where
     its GPU is, and stored; elsewhere the emulator checks it, and it has `archived`, a time of another
     machine, in place of `time_us`. NoKernelError where none is known, StoreError without a database.
 
@@ -179,7 +181,8 @@ def best(
     (True, True)
     """
     where = db or default_database()
-    known = answer.best(where, problem=_text(problem), gpu=gpu, archive=archive, argv=_ARGV)
+    within = None if run is None else str(run)
+    known = answer.best(where, problem=_text(problem), gpu=gpu, archive=archive, argv=_ARGV, run=within)
     return Kernel(known.evaluation, known.archived)
 
 
@@ -188,7 +191,7 @@ def leaderboard(
     *,
     gpu: str | None = None,
     family: str | None = None,
-    run: int | None = None,
+    run: int | str | None = None,
     since: str | None = None,
     objective: str | None = None,
     top: int = 20,
@@ -196,9 +199,9 @@ def leaderboard(
 ) -> Leaderboard:
     """The `top` fastest correct kernels of each problem, GPU and kind of time; all of them by default.
 
-    `family`, `run` (its number) and `since` (a date, or a date and a time, in UTC) leave the others out
-    before they are ranked. `objective` ("latency,registers") keeps the Pareto front of each ranking in these
-    alone. Several databases in `db` are ranked together, and a row's `database` says where it is from.
+    `family`, `run` (its number or name) and `since` (a date, or a date and a time, in UTC) leave the others
+    out before they are ranked. `objective` ("latency,registers") keeps the Pareto front of each ranking in
+    these alone. Several databases in `db` are ranked together, and a row's `database` says where it is from.
     UsageError for no date and for an unknown objective, StoreError where there is no database.
 
     >>> import evoflash
@@ -211,7 +214,7 @@ def leaderboard(
         problem=_text(problem),
         gpu=gpu,
         family=family,
-        run=run,
+        run=None if run is None else str(run),
         since=since,
         objective=objective,
         top=top,
@@ -361,29 +364,6 @@ def replay(
     return compare_strategies(Path(file), names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
 
 
-def compare(
-    first: str | Path | Kernel,
-    second: str | Path | Kernel,
-    *,
-    problem: str | Problem | None = None,
-    seed: int = 0,
-    db: str | None = None,
-) -> KernelComparison:
-    """Which of two kernels is faster on this machine's GPU, or that it is unclear; both are checked first.
-
-    A kernel is a Kernel, an id, a library's name (`sdpa_cudnn`) or a .cu file. `results` has for each
-    workload and protocol the first's time over the second's, with its interval. DeviceError without a GPU,
-    EvoflashError where a kernel is not correct.
-
-    >>> import evoflash
-    >>> print(evoflash.compare("3f2a", "sdpa_cudnn", problem="mission"))  # doctest: +SKIP
-    """
-    names = [word.id if isinstance(word, Kernel) else str(word) for word in (first, second)]
-    where = db or default_database()
-    what = None if problem is None else str(problem)
-    return KernelComparison(*compare_by_name(names[0], names[1], problem=what, seed=seed, db=where))
-
-
 @overload
 def export(kernel: Kernel, *, prefix: str | None = None) -> str: ...
 
@@ -397,6 +377,7 @@ def export(
     arch: str | None = None,
     prefix: str | None = None,
     db: str | None = None,
+    force: bool = False,
 ) -> tuple[Path, ...]: ...
 
 
@@ -408,14 +389,16 @@ def export(
     arch: str | None = None,
     prefix: str | None = None,
     db: str | None = None,
+    force: bool = False,
 ) -> str | tuple[Path, ...]:
     """The kernel as files that need no evoflash, as `evoflash export` writes them; their paths are returned.
 
     The ending of `path` says which form (`kernel.cu`, `kernel.cubin`, `attention.py`, `torch_op.py`, `hub`,
     `t4.json`, `solution.json`), or `kind` does: cu, cubin, cupy, torch, hub, t4, solution. `arch`
-    ("sm_90a,sm_89") compiles for several architectures, `prefix` begins the C names of a .cu file. What the
+    ("sm_80,sm_89") compiles for several architectures, `prefix` begins the C names of a .cu file. What the
     files say of the kernel is what `db` knows of it, else the kernel itself. Without `path` nothing is
-    written and the .cu file's text is returned.
+    written and the .cu file's text is returned. A file that evoflash did not write, or that was edited since,
+    is replaced with `force` alone.
 
     UsageError where the kernel cannot leave in that form, the path cannot be written, or the problem needs
     several kernels.
@@ -432,4 +415,5 @@ def export(
             raise UsageError("kind and arch are for files: give a path, too.")
         return kernel.cuda if prefix is None else kernel.cuda_with_prefix(prefix)
     where = db or default_database()
-    return write_evaluated(kernel.evaluation, str(path), kind=kind, archs=arch, prefix=prefix, db=where)
+    with replacing(force):
+        return write_evaluated(kernel.evaluation, str(path), kind=kind, archs=arch, prefix=prefix, db=where)

@@ -3,19 +3,32 @@
 Nothing is read either, but for a kernel's own CUDA, which is rendered when it is asked for.
 """
 
+import importlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from evoflash.app.check.runs import CheckReport, reports_as_dict
 from evoflash.app.compare import ComparisonResult, ComparisonRun, PairResult
-from evoflash.app.export import cuda_of, request_of
+from evoflash.app.export import cuda_of, request_of, write_page
+from evoflash.app.insights import Insights
 from evoflash.app.leaderboard import Rankings
+from evoflash.app.report.record import Report
+from evoflash.app.verify.verdict import Verification
+from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Status
 from evoflash.space import Value
 from evoflash.views import kernel as kernel_report
 from evoflash.views import leaderboard as table_report
+from evoflash.views.check import print_reports
+from evoflash.views.insights import print_insights
+from evoflash.views.tables import Column, print_table
+from evoflash.views.terminal import as_text, four_digits
+from evoflash.views.verify import print_verdict
 
 if TYPE_CHECKING:
     from evoflash.champions import Champion
@@ -92,7 +105,7 @@ class Kernel:
     def time(self) -> str:
         """The time in words, with a mark where it is no measurement: `~12.92 us ESTIMATED by ...`."""
         if self.archived is not None:
-            return kernel_report.archived_time(self.archived)
+            return self.archived.time
         return self.evaluation.time
 
     @cached_property
@@ -163,7 +176,12 @@ class Leaderboard:
         return f"<Leaderboard of {len(self)} kernels>"
 
     def __str__(self) -> str:
-        """Markdown tables."""
+        """What `evoflash leaderboard` prints."""
+        return as_text(lambda console: table_report.print_table(self.table, console))
+
+    @property
+    def markdown(self) -> str:
+        """The rankings as Markdown tables."""
         return table_report.as_markdown(self.table)
 
     def _repr_html_(self) -> str:
@@ -207,6 +225,182 @@ class Step:
 
 
 Progress = Callable[[Step], object]
+
+
+@dataclass(frozen=True, repr=False)
+class Table:
+    """Rows as `evoflash ... --json` has them: dicts by column, times in us. `frame()` makes a data frame."""
+
+    rows: tuple[dict[str, Any], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All that any row has, in the order in which they come first."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row))
+
+    def frame(self) -> Any:
+        """A pandas.DataFrame with a line for each row. UsageError where pandas is not installed."""
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise UsageError(
+                "pandas is not installed: pip install pandas, or take `rows`, a dict for each."
+            ) from None
+        return pandas.DataFrame(list(self.rows), columns=list(self.columns))
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Row by row."""
+        return iter(self.rows)
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        """The row at a place, from 0; -1 is the last."""
+        return self.rows[at]
+
+    def __repr__(self) -> str:
+        """How many rows it has, and its columns."""
+        return f"<Table of {len(self)} rows: {', '.join(self.columns)}>"
+
+    def __str__(self) -> str:
+        """The columns whose cells are single values, as text."""
+        flat = [name for name in self.columns if not any(_is_nested(row.get(name)) for row in self.rows)]
+        cells = [tuple(_cell(row.get(name)) for row in self.rows) for name in flat]
+        columns = [
+            Column(name, texts, is_number=False)
+            for name, texts in zip(flat, cells, strict=True)
+            if any(texts)
+        ]
+        return as_text(lambda console: print_table(columns, console)) if columns else "no rows"
+
+    def _repr_html_(self) -> str:
+        from evoflash.api import html
+
+        return html.pre_element(str(self))
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, dict | list | tuple)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else four_digits(value) if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True, repr=False)
+class RunInsights:
+    """What a run has learnt; `found` has its operators, bottlenecks, lineage and the effects of values."""
+
+    found: Insights
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `evoflash insights --json` prints."""
+        return self.found.as_dict()
+
+    def __repr__(self) -> str:
+        """Of which run, and of how many evaluations."""
+        return f"<RunInsights of run {self.found.run.id}, {self.found.evaluated} evaluations>"
+
+    def __str__(self) -> str:
+        """What `evoflash insights` prints."""
+        return as_text(lambda console: print_insights(self.found, console))
+
+    def _repr_html_(self) -> str:
+        from evoflash.api import html
+
+        return html.pre_element(str(self))
+
+
+@dataclass(frozen=True, repr=False)
+class RunReport:
+    """A run's report: its figures by `as_dict()`, and the page that `evoflash report` writes as `html`."""
+
+    found: Report
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `evoflash report --json` writes."""
+        known: dict[str, Any] = json.loads(json.dumps(self.found.as_dict()))
+        return known
+
+    @property
+    def html(self) -> str:
+        """The page, which needs no other file."""
+        from evoflash.views.html.report import html
+
+        return html(self.as_dict())
+
+    def write(self, path: str | Path) -> None:
+        """Write the page. UsageError where the path cannot be written."""
+        write_page(Path(path), self.html)
+
+    def __repr__(self) -> str:
+        """Of which run it is."""
+        return f"<RunReport of run {self.found.run.id}>"
+
+
+@dataclass(frozen=True, repr=False)
+class KernelCheck:
+    """What a kernel does wrong; a report for each way in which its problem compiles it."""
+
+    reports: tuple[CheckReport, ...]
+
+    @property
+    def errors(self) -> int:
+        """Findings that make the kernel wrong."""
+        return sum(report.errors for report in self.reports)
+
+    @property
+    def warnings(self) -> int:
+        """Findings that make it slow, or that may be meant."""
+        return sum(report.warnings for report in self.reports)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `evoflash check --json` prints."""
+        return reports_as_dict(self.reports)
+
+    def __repr__(self) -> str:
+        """How many errors and warnings there are."""
+        return f"<KernelCheck: {self.errors} errors, {self.warnings} warnings>"
+
+    def __str__(self) -> str:
+        """What `evoflash check` prints."""
+        return as_text(lambda console: print_reports(self.reports, console))
+
+    def _repr_html_(self) -> str:
+        from evoflash.api import html
+
+        return html.pre_element(str(self))
+
+
+@dataclass(frozen=True, repr=False)
+class KernelVerification:
+    """Whether a claim about a kernel is true here; `found` has the claim and what was found."""
+
+    found: Verification
+
+    @property
+    def answer(self) -> str:
+        """`confirmed`, `not confirmed` or `cannot be compared`."""
+        return str(self.found.verdict.answer)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `evoflash verify --json` prints."""
+        return self.found.as_dict()
+
+    def __repr__(self) -> str:
+        """The answer."""
+        return f"<KernelVerification: {self.answer}>"
+
+    def __str__(self) -> str:
+        """What `evoflash verify` prints."""
+        return as_text(lambda console: print_verdict(self.found, console))
+
+    def _repr_html_(self) -> str:
+        from evoflash.api import html
+
+        return html.pre_element(str(self))
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,15 @@ is to be said on the way goes through notices.
     evaluate     Takes given genomes through every check to their times, and stores them as a run
     export       Writes a kernel in one of the kinds of evoflash/exports/ and names the commands that do
     insights     What a run has learnt of values, failures and operators, in sentences with numbers
-    known        Finds the genome of an id or of its first digits, its nearest seed, and what a run failed at
+    known        Finds the genome of an id or of its first digits, what is known of it, and what a run failed
+                 at
     ladder       Evaluates eight named kernels, from scalar code to tensor cores, one after the other
     leaderboard  Reads and ranks the leaderboard's rows of one database or several, and their Pareto front
     mix          Reads a file of shapes, and what each of them counts, for portfolios and searches
     new_files    Writes a family, operator, GPU or strategy to begin one's own from, as working files
     portfolio/   Chooses a few kernels for many shapes, with the rule that says which computes what
     recordings   Writes a database's outcomes as a recorded space, and compares strategies on such spaces
+    repeats      Compares searches that were repeated with several seeds, by their best times so far
     report/      Collects all that is known of a run into one record, for JSON or a page
     runs         Lists, follows, renames, merges, deletes and checks the runs of a database, with what they
                  took

@@ -9,6 +9,7 @@ from typing import Any
 
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Baseline, Basis, RunKey, Timing
+from evoflash.extras import install
 from evoflash.gpu.baselines import NAMES
 from evoflash.gpu.launcher import present_spec
 from evoflash.gpu.process.finals import FinalReport, FinalTask, failed_check, row_of
@@ -108,7 +109,7 @@ def time_baselines(
                 store.add_baseline(run, row)
     if not times.rows:
         why = "; ".join(f"{name}: {reason}" for name, reason in {**times.absent, **times.wrong}.items())
-        raise EvoflashError(f'no baseline has a time ({why}): pip install "evoflash[baselines]".')
+        raise EvoflashError(f"no baseline has a time ({why}): {install('baselines')}.")
     return times
 
 

@@ -3,8 +3,10 @@
 The command line's help is made of it, so nothing heavy is imported with this module.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from evoflash.errors import EvoflashError, UsageError
@@ -80,6 +82,30 @@ def problems() -> tuple[NamedProblem, ...]:
     return tuple(
         NamedProblem(name, parse_problem(name).workloads[0], what) for name, what in NAMED_PROBLEMS.items()
     )
+
+
+@cache
+def problem_name(text: str) -> str:
+    """A problem as the database writes it, by the name that it has: `gqa4k_d128,causal`; else as it stands.
+
+    Where both lengths are one they are written as one: `s=4096`.
+    """
+    return "+".join(map(_workload_name, text.split("+")))
+
+
+def _workload_name(text: str) -> str:
+    from evoflash.problem import canonical
+
+    short = re.sub(r"sq=(\d+),skv=\1(?!\d)", r"s=\1", text).replace(",dtype=fp16", "")
+    marks = [word for word in short.split(",") if word == "causal" or word.startswith(("dtype=", "acc="))]
+    for name in NAMED_PROBLEMS:
+        known = ",".join([name, *marks])
+        if canonical(known) == text:
+            return known
+    try:
+        return short if canonical(short) == text else text
+    except EvoflashError:  # a recording's, of another program
+        return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 from evoflash.app.known import known_genome
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation
-from evoflash.exports import exported as files_of_exports
 from evoflash.exports.exported import ExportRequest, gpus_of, with_evaluation
 from evoflash.exports.kinds import kind_of
 from evoflash.kernels.standalone import export_kernel, genome_of, reproducing_command
@@ -16,6 +15,7 @@ from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
+from evoflash.written_files import write_text
 
 NAMED = 4  # files that are named one by one
 
@@ -29,14 +29,21 @@ def requested_kernel(
     gpu: str | None,
     prefix: str | None,
     db: str,
+    run: str | None = None,
 ) -> ExportRequest:
-    """A genome by its id, or by a family and values. UsageError for both, and for none."""
+    """A genome by its id, or by a family and values. UsageError for both, and for none.
+
+    With `run` the id is one that this run evaluated, and what is known of it is what that run found out.
+    """
     if (genome_id is None) == (family is None):
         raise UsageError("give a genome id (its first digits do), or --family with --set and --gpu.")
     if genome_id is not None:
         if values:
             raise UsageError("--set goes with --family; an id has its values.")
-        return ExportRequest(*known_genome(genome_id, db, problem=problem, gpu=gpu), prefix=prefix)
+        what = known_genome(genome_id, db, problem=problem, gpu=gpu, run=run)
+        return ExportRequest(*what, prefix=prefix, run=run)
+    if run is not None:
+        raise UsageError("--run says which evaluation of an id is meant: give an id, or leave it out.")
     if gpu is None:
         raise UsageError("--family needs --gpu: what a kernel may use depends on it; see `evoflash gpus`.")
     what = genome_of(str(family), values, problem=problem or "mission", gpu=gpu)
@@ -106,27 +113,28 @@ def write_evaluated(
 
 def write_page(path: Path, text: str, *, says_size: bool = False) -> None:
     """A text file, whole or not at all, and says so. UsageError where the path cannot be written."""
-    files_of_exports.write_text(path, text)
+    write_text(path, text)
     say(f"wrote {path}" + (f" ({len(text.encode()) / 1024:.0f} KB)" if says_size else ""))
 
 
-def export_commands(genome: Genome, problem: str, gpu: str, *, is_known: bool = True) -> list[str]:
+def export_commands(genome: Genome, problem: str, gpu: str) -> list[str]:
     """The commands that export it, one for each kernel that its problem needs.
 
-    `is_known`: the id is enough, because it was evaluated for one problem and GPU only.
+    Problem and GPU are in it: the id alone would do only until the genome is evaluated for another one. None
+    for what another tuner recorded, of a problem or a GPU that evoflash does not know.
     """
-    parts = _one_kernel_each(problem, load_gpu(gpu).arch)
+    try:
+        parts = _one_kernel_each(problem, load_gpu(gpu).arch)
+    except UsageError:
+        return []
     base = f"evoflash export {genome.id}{db_words()}"
-    if len(parts) == 1 and is_known:
-        return [base]
     return [f"{base} --problem {part} --gpu {gpu}" for part in parts]
 
 
-def reproducing_commands(evaluation: Evaluation) -> list[str]:
+def reproducing_commands(genome: Genome, problem: str, gpu: str) -> list[str]:
     """The commands that export it without a database, one for each kernel that its problem needs."""
-    spec = load_gpu(evaluation.gpu)
-    parts = _one_kernel_each(evaluation.problem, spec.arch)
-    return [reproducing_command(evaluation.genome, part, spec) for part in parts]
+    spec = load_gpu(gpu)
+    return [reproducing_command(genome, part, spec) for part in _one_kernel_each(problem, spec.arch)]
 
 
 def _one_kernel_each(problem: str, arch: str) -> list[Problem]:

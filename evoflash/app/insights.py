@@ -7,10 +7,10 @@ sentence on a value is said where its 95 % interval leaves 0 out; how many were 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from evoflash.errors import NoKernelError
+from evoflash.app.runs import find_run
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run
 from evoflash.notices import working
 from evoflash.problem import canonical
@@ -83,27 +83,27 @@ class Insights:
         return table
 
 
-def newest_insights(db: str, *, problem: str | None, gpu: str | None, replayed: bool) -> Insights:
+def insights_of(
+    db: str, wanted: str | None = None, *, problem: str | None, gpu: str | None, replayed: bool
+) -> Insights:
     """As read_insights(), of a database and from what a person writes."""
     with working("counting what the search has learnt"), open_store(db, read_only=True) as store:
-        return read_insights(store, problem=canonical(problem), gpu=canonical_gpu(gpu), replayed=replayed)
+        what, spec = canonical(problem), canonical_gpu(gpu)
+        return read_insights(store, wanted, problem=what, gpu=spec, replayed=replayed)
 
 
 def read_insights(
-    store: Store, *, problem: str | None = None, gpu: str | None = None, replayed: bool = False
+    store: Store,
+    wanted: str | None = None,
+    *,
+    problem: str | None = None,
+    gpu: str | None = None,
+    replayed: bool = False,
 ) -> Insights:
-    """The newest search that fits; `problem` is canonical. NoKernelError when there is none.
-
-    Searches on recordings are looked at with `replayed`, and then no others.
-    """
-    for run in store.runs():
-        wanted = problem in (None, run.key.problem) and gpu in (None, run.key.gpu)
-        wanted = wanted and (run.key.basis is Basis.REPLAYED) is replayed
-        if wanted and run.key.strategy not in ("remeasure", "baselines", "archive"):
-            history = store.history(run)
-            return digest(run, history, best_in(history))
-    what = "replay" if replayed else "search"
-    raise NoKernelError(f"no {what} in the database fits: run `evoflash search` first, or ask for less.")
+    """Those of the run that find_run() finds for the same arguments."""
+    run = find_run(store, wanted, problem=problem, gpu=gpu, replayed=replayed)
+    history = store.history(run)
+    return digest(run, history, best_in(history))
 
 
 def digest(run: Run, history: History, winner: Evaluation | None) -> Insights:
@@ -118,9 +118,15 @@ def digest(run: Run, history: History, winner: Evaluation | None) -> Insights:
         arms=_records(children, lambda child: "control" if child.is_control else "credit"),
         pairs=_records(children, lambda child: f"{child.bound or 'unknown'}: {child.operator}"),
         lineage=_lineage(history, winner),
-        effects=effects(evaluation for _, evaluation in history),
+        effects=_with_paired_intervals(effects(evaluation for _, evaluation in history)),
         nogoods=nogoods(evaluation for _, evaluation in history),
     )
+
+
+def _with_paired_intervals(found: Sequence[GeneEffect]) -> tuple[GeneEffect, ...]:
+    """The same, those first whose interval is of pairs: kernels that differ in other genes too have none."""
+    plain = [each if each.is_paired else replace(each, low=0.0, high=math.inf) for each in found]
+    return tuple(sorted(plain, key=lambda each: each.high))
 
 
 def _children(seed: int, history: History) -> list[Child]:
@@ -212,9 +218,9 @@ def sentences(insights: Insights) -> Iterator[str]:
     said = [effect_words(each) for each in slower if each not in only]
     yield from _part(f"Values that were slower{mark}:", said)
     if unclear := len(insights.effects) - len(faster) - len(slower):
-        yield f"Of {unclear} other values it is unclear whether they are faster or slower."
+        yield f"Of {unclear} other values no pairs of kernels tell whether they are faster or slower."
     yield from _part("Values that failed nearly always:", [nogood_words(each) for each in insights.nogoods])
-    yield from _part("Operators whose children gained most:", _best_operators(insights.operators))
+    yield from _part(f"Operators whose children gained most{mark}:", _best_operators(insights.operators))
 
 
 def _part(heading: str, lines: Sequence[str]) -> Iterator[str]:
@@ -235,7 +241,7 @@ def _only_others(effects: Sequence[GeneEffect]) -> dict[GeneEffect, Value]:
 
 
 def effect_words(effect: GeneEffect, other: Value | None = None) -> str:
-    """One value: how much faster or slower, how sure, from how many kernels of which kind.
+    """One value whose interval is of pairs: how much faster or slower, how sure, from how many kernels.
 
     `other` is the gene's only other value; None where it has several.
     """
@@ -245,9 +251,7 @@ def effect_words(effect: GeneEffect, other: Value | None = None) -> str:
     else:
         change, word, low, high = effect.ratio - 1, "slower", effect.low - 1, effect.high - 1
     rest = "other values" if other is None else str(other)
-    if not effect.is_paired:
-        kernels = f"{effect.n} kernels beside all others, which differ in other genes too"
-    elif other is None:
+    if other is None:
         kernels = f"{effect.n} kernels, each beside those that differ in this gene alone"
     else:
         kernels = f"{effect.n} pairs that differ in this gene alone"

@@ -1,4 +1,4 @@
-"""Finds the genome of an id or of its first digits, its nearest seed, and what a run failed at.
+"""Finds the genome of an id or of its first digits, what is known of it, and what a run failed at.
 
 Where several genomes, problems or GPUs would fit, a UsageError asks which is meant. Writes nothing.
 """
@@ -6,10 +6,13 @@ Where several genomes, problems or GPUs would fit, a UsageError asks which is me
 import re
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
-from evoflash.champions import champions, of_today
+from evoflash.app.runs import find_run
+from evoflash.champions import Champion, champions, of_today
+from evoflash.champions.evidence import archived_kernel
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.evaluation import Evaluation
+from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.kernels.family import load_family
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
@@ -21,18 +24,21 @@ Known = tuple[Genome, str, str]  # with the problem and the GPU that it was eval
 
 
 def known_genome(
-    prefix: str, db: str, *, problem: str | None, gpu: str | None
+    prefix: str, db: str, *, problem: str | None, gpu: str | None, run: str | None = None
 ) -> tuple[Genome, Problem, GpuSpec]:
     """The one genome whose id begins so, with the problem and GPU that are asked for or else its own.
 
-    UsageError where none or several fit, or where problem or GPU are not said and it has several.
+    With `run` it is one that the run of this number or name evaluated. UsageError where none or several fit,
+    or where problem or GPU are not said and it has several.
     """
     if not re.fullmatch(r"[0-9a-f]{1,16}", prefix):
         raise UsageError(
             f"'{prefix}' is no genome id: give its hexadecimal digits, as `evoflash leaderboard` does."
         )
-    found = _stored_matches(prefix, db) or _archived_matches(prefix)
+    found = _stored_matches(prefix, db, run) or ([] if run else _archived_matches(prefix))
     ids = sorted({genome.id for genome, _, _ in found})
+    if not ids and run is not None:
+        raise UsageError(f"run {run} has no kernel whose id starts with '{prefix}': leave --run out.")
     if not ids:
         raise UsageError(
             f"no kernel's id starts with '{prefix}', neither in {db} nor in the archive: see `evoflash "
@@ -51,11 +57,20 @@ def known_genome(
     return _valid(here[0][0], parse_problem(what), load_gpu(where))
 
 
-def _stored_matches(prefix: str, db: str) -> list[Known]:
+def stored_evaluations(prefix: str, db: str) -> list[Evaluation]:
+    """Those of the genomes whose id starts so, of recordings none; none where there is no database."""
     if not is_there(db):
         return []
     with open_store(db, read_only=True) as store:
-        return [(found.genome, found.problem, found.gpu) for found in store.find(prefix)]
+        return [each for each in store.find(prefix) if each.basis is not Basis.REPLAYED]
+
+
+def _stored_matches(prefix: str, db: str, run: str | None) -> list[Known]:
+    if not (run or is_there(db)):
+        return []
+    with open_store(db, read_only=True) as store:
+        within = find_run(store, run) if run else None
+        return [(found.genome, found.problem, found.gpu) for found in store.find(prefix, within)]
 
 
 def _archived_matches(prefix: str) -> list[Known]:
@@ -99,21 +114,71 @@ def _valid(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Genome, Prob
     return genome, problem, gpu
 
 
-def evaluations_of(db: str, prefix: str) -> list[Evaluation]:
-    """As find(), in a database."""
-    with open_store(db, read_only=True) as store:
-        return find(store, prefix)
+@dataclass(frozen=True, slots=True)
+class KnownKernel:
+    """What is known of one genome for one problem and GPU, and for what else it was evaluated."""
+
+    genome: Genome
+    problem: str
+    gpu: str
+    evaluations: tuple[Evaluation, ...]  # measured first, newest first; several that are alike stand once
+    archived: Champion | None  # where the archive has this very kernel for the problem
+    others: tuple[tuple[str, str], ...] = ()  # problems and GPUs, the newest first
+
+    def check_writable(self) -> None:
+        """UsageError for a configuration of a recorded space, which is no kernel that can be written."""
+        if any(each.basis is Basis.REPLAYED for each in self.evaluations):
+            raise UsageError(f"{self.genome.id} is of a recorded space: no command makes it again.")
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """Each evaluation, with what the archive says of the kernel; where there is none that alone."""
+        known = self.archived.as_dict() if self.archived else None
+        if not self.evaluations:
+            return [known] if known else []
+        archived = known["archived"] if known else None
+        return [each.as_dict() | {"archived": archived} for each in self.evaluations]
 
 
-def find(store: Store, prefix: str) -> list[Evaluation]:
-    """The evaluations of the one genome whose id starts with `prefix`; UsageError when none or several do."""
-    evaluations = store.find(prefix)
-    ids = sorted({evaluation.genome.id for evaluation in evaluations})
+def known_kernel(
+    prefix: str, db: str, *, problem: str | None = None, gpu: str | None = None, run: str | None = None
+) -> KnownKernel:
+    """The one genome whose id starts so, for the problem and GPU that are asked for, else its newest ones.
+
+    With `run` by the run of this number or name alone. UsageError where none or several fit.
+    """
+    found: list[Evaluation] = []
+    if run or is_there(db):
+        with open_store(db, read_only=True) as store:
+            found = store.find(prefix, find_run(store, run) if run else None)
+    where: list[Known] = [(each.genome, each.problem, each.gpu) for each in found]
+    where = where or ([] if run else _archived_matches(prefix))
+    ids = sorted({genome.id for genome, _, _ in where})
     if not ids:
-        raise UsageError(f"no kernel's id starts with '{prefix}': see `evoflash leaderboard`.")
+        missing = f"no kernel's id starts with '{prefix}'"
+        raise UsageError(f"{missing}: see `evoflash leaderboard`, or `evoflash best` for the archive's.")
     if len(ids) > 1:
         raise UsageError(f"'{prefix}' could be {', '.join(ids[:6])}: give more digits.")
-    return evaluations
+    asked = (canonical(problem), canonical_gpu(gpu))
+    mine = [each for each in where if asked[0] in (None, each[1]) and asked[1] in (None, each[2])]
+    if not mine:
+        known = "; ".join(f"--problem {what} --gpu {spec}" for _, what, spec in dict.fromkeys(where))
+        raise UsageError(f"{ids[0]} was not evaluated for that; what is known is of {known}.")
+    genome, chosen = mine[0][0], mine[0][1:]
+    evaluations = [each for each in found if (each.problem, each.gpu) == chosen]
+    return KnownKernel(
+        genome,
+        chosen[0],
+        chosen[1],
+        tuple({_outcome(each): each for each in reversed(evaluations)}.values())[::-1],
+        archived_kernel(genome, *chosen),
+        tuple(dict.fromkeys(each[1:] for each in where if each[1:] != chosen)),
+    )
+
+
+def _outcome(each: Evaluation) -> tuple[object, ...]:
+    """What evaluations that are alike have in common."""
+    times = tuple((timing.workload, timing.protocol, timing.median_us) for timing in each.timings)
+    return each.basis, each.status, each.rung, each.reason, each.model_version, each.score_us, times
 
 
 def nearest_seed(genome: Genome, problem: str, gpu: str) -> Genome | None:
@@ -138,15 +203,15 @@ class FailureCounts:
         return [{"status": s, "rung": r, "reason": w, "count": n} for s, r, w, n in self.counts]
 
 
-def newest_failures(db: str) -> FailureCounts:
-    """Those of the newest run."""
+def failures_of(db: str, run: str | None = None) -> FailureCounts:
+    """Those of the run of this number or name, without one of the newest search."""
     with open_store(db, read_only=True) as store:
-        return failures(store)
+        return failures(store, find_run(store, run))
 
 
-def failures(store: Store) -> FailureCounts:
-    """Those of the store's newest run."""
-    history = store.newest_history()
+def failures(store: Store, run: Run) -> FailureCounts:
+    """Those of a run."""
+    history = store.history(run)
     failed = (e for _, e in history if not e.is_correct and not e.is_screened)
     counts = Counter((str(e.status), str(e.rung), e.reason) for e in failed)
     return FailureCounts(len(history), tuple((*what, n) for what, n in counts.most_common()))

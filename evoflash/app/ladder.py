@@ -5,7 +5,6 @@ it changes in the kernel of the step before.
 """
 
 import difflib
-import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +19,13 @@ from evoflash.evaluation import Basis, Evaluation, Proposal
 from evoflash.gpu.launcher import present_spec
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
+from evoflash.notices import say
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Value
 from evoflash.specs import GpuSpec, load_gpu
 
 _STEPS = Path(__file__).parent / "ladder.toml"
+_EXAMPLE = "h200"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +167,8 @@ def _result(
         evaluation,
         over_previous=timed[-1] / mine if timed else None,
         over_first=first / mine if first else None,
-        tflops=_mean_flops(problem) / mine / 1e6,
+        tflops=problem.reported_flops / mine / 1e6,
     )
-
-
-def _mean_flops(problem: Problem) -> float:
-    flops = [workload.reported_flops for workload in problem.workloads]
-    return math.exp(sum(map(math.log, flops)) / len(flops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +187,7 @@ class RenderedStep:
 
 def sources(*, gpu: str | None, problem: str) -> tuple[RenderedStep, ...]:
     """The kernels of all steps for the problem's first compile key, in order."""
-    what, spec = parse_problem(problem), _spec(gpu)
+    what, spec = parse_problem(problem), _shown_for(gpu)
     key = what.compile_keys(spec.arch)[0]
     shown: list[RenderedStep] = []
     for step in read_steps():
@@ -201,13 +197,15 @@ def sources(*, gpu: str | None, problem: str) -> tuple[RenderedStep, ...]:
     return tuple(shown)
 
 
-def _spec(gpu: str | None) -> GpuSpec:
+def _shown_for(gpu: str | None) -> GpuSpec:
+    """Of the GPU that was asked for, or is present, or of one that most people know: text needs none."""
     if gpu:
         return load_gpu(gpu)
     try:
         return present_spec(None)
-    except DeviceError:
-        raise UsageError("no known GPU is present: say which one, for example --gpu l4.") from None
+    except (DeviceError, UsageError):  # none, or one without a description
+        say(f"no known GPU is present: these are the kernels for {_EXAMPLE}; --gpu chooses another.")
+        return load_gpu(_EXAMPLE)
 
 
 def _diff(before: RenderedStep | None, step: LadderStep, text: str) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 db/leaderboard.sql ranks the rows of one database. A row is on the Pareto front unless another row is at least
 as good in every objective and better in one.
 
+What the shipped archive measured stands before the estimates of the same problem and GPU, ranked by itself.
+
 A kernel that two databases have timed stays two rows: they are two measurements, and to keep the faster one
 would be to keep the luckier one. A measurement that was copied (`evoflash runs merge`) is one row, which
 names every database that has it.
@@ -22,6 +24,8 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from evoflash.app.runs import closing_database, cost_as_dict
+from evoflash.champions import ARCHIVED
+from evoflash.champions.evidence import archived_for
 from evoflash.errors import EvoflashError, UsageError, did_you_mean
 from evoflash.evaluation import Basis
 from evoflash.kernels.family import load_family
@@ -102,7 +106,7 @@ def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
-RANKING = ("problem", "gpu", "basis")  # what shares a ranking
+RANKING = ("problem", "gpu", "basis")  # what shares a ranking; the basis may be ARCHIVED, too
 Ranking = tuple[str, ...]  # the values of these columns
 
 
@@ -115,6 +119,7 @@ class Rankings:
     objectives: tuple[Objective, ...] = ()  # where the rows are Pareto fronts
     known: Mapping[Ranking, int] = field(default_factory=dict)  # then: kernels that had all figures, and
     unknown: Mapping[Ranking, int] = field(default_factory=dict)  # those that lacked one
+    has_replays: bool = False  # without a row: whether replayed ones would be there
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """One dict per row, keyed by column."""
@@ -141,6 +146,7 @@ class Rankings:
                 **cost_as_dict(costs.get((database, run)), price_per_hour),
             }
             for database, run in dict.fromkeys((databases_of(row)[0], row["run"]) for row in self.as_dicts())
+            if run is not None  # an archived row has none
         ]
         front = {"objectives": [each.name for each in self.objectives]} if self.objectives else {}
         return {"leaderboard": self.with_genes(), "runs": runs, **front}
@@ -312,16 +318,18 @@ def ranked_kernels(
     shows it. UsageError for what makes no sense.
     """
     objectives = () if objective is None else objectives_of(objective)
+    basis = Basis.REPLAYED if replayed else None
     since = None if since is None else since_of(since)
     if isinstance(run, str):
         with closing_database(databases[0], read_only=True) as database:
-            run = run_edits.find(database, run).id
+            found = run_edits.find(database, run)
+        run, basis = found.id, found.key.basis
     return leaderboard(
         databases,
         objectives=objectives,
         problem=canonical(problem),
         gpu=canonical_gpu(gpu),
-        basis=Basis.REPLAYED if replayed else None,
+        basis=basis,
         only=Only(family, run, since),
         top=top,
     )
@@ -351,7 +359,59 @@ def leaderboard(
         table = ranked(problem=problem, gpu=gpu, basis=basis, only=only, top=most)
         names = {"" if is_one else store.database.label: store.database for store in stores}
         took = {(name, run): cost for name, each in names.items() for run, cost in costs(each).items()}
-    return (front_of(table, objectives, top) if objectives else table), took
+        if not table.rows and basis is None:
+            recorded = ranked(problem=problem, gpu=gpu, basis=Basis.REPLAYED, only=only, top=1)
+            table = replace(table, has_replays=bool(recorded.rows))
+    if objectives:
+        return front_of(table, objectives, top), took
+    asked = None if basis or not (problem and gpu) else (problem, gpu)
+    return _with_archive(table, asked, only, top), took
+
+
+def _with_archive(table: Rankings, asked: tuple[str, str] | None, only: Only, top: int) -> Rankings:
+    """With a ranking of what the archive measured before the estimates of the same problem and GPU, and where
+    nothing is stored of what is asked for.
+    """
+    rows = table.as_dicts()
+    measured = {(row["problem"], row["gpu"]) for row in rows if row["basis"] == Basis.MEASURED.value}
+    ranked: list[Row] = []
+    places: dict[tuple[str, str], list[Row]] = {asked: []} if asked else {}
+    for row in rows:
+        places.setdefault((row["problem"], row["gpu"]), []).append(row)
+    for (what, spec), mine in places.items():
+        is_replay = any(row["basis"] == Basis.REPLAYED.value for row in mine)
+        archived = [] if is_replay or (what, spec) in measured else _archived_rows(what, spec, only, top)
+        ranked += [*archived, *mine]
+    columns = table.columns
+    return replace(table, rows=tuple(tuple(row.get(name) for name in columns) for row in ranked))
+
+
+def _archived_rows(problem: str, gpu: str, only: Only, top: int) -> list[Row]:
+    """The archive's kernel and the libraries of its run, the bridged ones so called, fastest first."""
+    known = archived_for(problem, gpu)
+    if known is None or only.family not in (None, known.genome.family):
+        return []
+    shared = {"problem": problem, "gpu": gpu, "basis": ARCHIVED, "created": known.date, "strategy": "archive"}
+    name, theirs_us = known.fastest_rival or ("", None)
+    flops = parse_problem(problem).reported_flops
+    kernel: Row = {
+        "kind": "candidate",
+        "name": known.genome.family,
+        "genome_id": known.genome.id,
+        "family_version": known.genome.version,
+        "score_us": known.us,
+        "protocol": known.protocol,
+        "speedup_vs": f"{name}{' (bridged)' * (name in known.bridged_us)}" or None,
+        "speedup": theirs_us / known.us if theirs_us else None,
+        "values_json": json.dumps(known.genome.as_dict()),
+    }
+    libraries: list[Row] = [
+        {"kind": "baseline", "name": f"{name}{mark}", "score_us": us, "protocol": known.protocol}
+        for mark, times in (("", known.rivals_us), (" (bridged)", known.bridged_us))
+        for name, us in times.items()
+    ]
+    rows = [{**shared, **row, "tflops": flops / row["score_us"] / 1e6} for row in (kernel, *libraries)]
+    return _with_ranks(rows)[:top]
 
 
 def read_several(

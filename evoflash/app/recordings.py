@@ -6,21 +6,25 @@ The file's format is that of replay/kernel_tuner.py. Evaluates no kernel.
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evoflash.app.runs import find_run
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
+from evoflash.extensions import made_with
+from evoflash.extras import install
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.kernels.family import load_family
 from evoflash.notices import say, working
-from evoflash.problem import parse_problem
+from evoflash.paths import MUTATIONS
+from evoflash.problem import canonical, parse_problem
 from evoflash.replay.comparison import WINDOW_START, StrategyComparison, compare, parse_strategies
 from evoflash.replay.kernel_tuner import read_recording, shipped_spaces, write_recording
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
-from evoflash.specs import load_gpu
+from evoflash.specs import canonical_gpu, load_gpu
 from evoflash.store.store import Store, open_store
 from evoflash.version import __version__
 
@@ -29,24 +33,40 @@ if TYPE_CHECKING:
 
 
 def record(
-    db: str, path: Path, *, problem: str, gpu: str, family: str | None, estimated: bool = False
+    db: str,
+    path: Path,
+    *,
+    problem: str | None = None,
+    gpu: str | None = None,
+    run: str | None = None,
+    family: str | None = None,
+    estimated: bool = False,
 ) -> Recording:
     """Write the store's measurements (or estimates) of a problem on a GPU as a cache file, and return them.
 
-    A file holds one family. NoKernelError where the store has nothing of that basis; UsageError where it has
-    several families and `family` does not say which.
+    With `run`, a number or a name, it is what that run alone found out. A file holds one family. UsageError
+    where neither a run nor both problem and GPU are given, and where there are several families and `family`
+    does not say which; NoKernelError where the store has nothing of that basis.
     """
     basis = Basis.ESTIMATED if estimated else Basis.MEASURED
-    with working(f"reading the outcomes of {problem} on {gpu}"), open_store(db, read_only=True) as store:
-        recording = to_recording(store, problem=problem, gpu=gpu, family=family, basis=basis)
+    with open_store(db, read_only=True) as store:
+        only = find_run(store, run, problem=canonical(problem), gpu=canonical_gpu(gpu)) if run else None
+        if only is not None:
+            problem, gpu = only.key.problem, only.key.gpu
+        if problem is None or gpu is None:
+            raise UsageError("say what is recorded: give --problem and --gpu, or --run.")
+        with working(f"reading the outcomes of {problem} on {gpu}"):
+            recording = to_recording(store, problem=problem, gpu=gpu, family=family, basis=basis, run=only)
     write_recording(path, recording)
     return recording
 
 
-def to_recording(store: Store, *, problem: str, gpu: str, family: str | None, basis: Basis) -> Recording:
-    """The store's outcomes for a problem and a GPU as a recording; errors as `record`."""
+def to_recording(
+    store: Store, *, problem: str, gpu: str, family: str | None, basis: Basis, run: Run | None = None
+) -> Recording:
+    """The store's outcomes for a problem and a GPU, or one run's, as a recording; errors as `record`."""
     what, spec = parse_problem(problem), load_gpu(gpu)
-    evaluations = _evaluations(store, str(what), spec.name, basis)
+    evaluations = _evaluations(store, str(what), spec.name, basis, run)
     if not evaluations:
         raise NoKernelError(
             f"nothing {basis.value} for {what} on {spec.name} in the database: run `evoflash search` first"
@@ -62,16 +82,28 @@ def to_recording(store: Store, *, problem: str, gpu: str, family: str | None, ba
         spec.name,
         basis,
         first.extents,
+        notes=_made_with(store, str(what), spec.name, basis),
         model_version=_model_of(evaluations),
     )
 
 
-def _evaluations(store: Store, problem: str, gpu: str, basis: Basis) -> list[Evaluation]:
+def _evaluations(store: Store, problem: str, gpu: str, basis: Basis, only: Run | None) -> list[Evaluation]:
     # The newest outcome of each genome. Runs under another description of the GPU are left out.
-    runs = [run for run in store.runs() if _where(run) == (problem, gpu, basis)]
+    every = store.runs() if only is None else [only]
+    runs = [run for run in every if _where(run) == (problem, gpu, basis)]
     alike = [run for run in runs if run.gpu_hash == runs[0].gpu_hash]
     outcomes = {e.genome: e for run in reversed(alike) for _, e in store.history(run)}
     return list(outcomes.values())
+
+
+def _made_with(store: Store, problem: str, gpu: str, basis: Basis) -> dict[str, str]:
+    """What the runs were made with; where they differ, each of it."""
+    found: dict[str, dict[str, None]] = {}
+    for run in store.runs():
+        if _where(run) == (problem, gpu, basis):
+            for name, words in run.made_with.items():
+                found.setdefault(name, {})[words] = None
+    return {name: " | ".join(words) for name, words in found.items()}
 
 
 def _model_of(evaluations: Sequence[Evaluation]) -> str:
@@ -103,15 +135,26 @@ def _outcome(evaluation: Evaluation) -> RecordedOutcome:
     )
 
 
+def recording_of(file: Path) -> Recording:
+    """The recorded space of a file; what is to be known of how it was read is said."""
+    recording = read_recording(file)
+    for remark in recording.remarks:
+        say(f"{file.name}: {remark}")
+    return recording
+
+
 def compare_strategies(
     file: Path, strategies: str, *, budget: int, repeats: int, seed: int, ahead: int
 ) -> StrategyComparison:
     """Strategies, by their names with commas between or `all`, on the recorded space of a file."""
-    names, recording = parse_strategies(strategies), read_recording(file)
-    with working(
-        f"replaying {file.name}: {len(names)} strategies, {repeats} runs of {budget} evaluations each"
-    ):
-        return compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
+    names, recording = parse_strategies(strategies), recording_of(file)
+    with working(f"replaying {file.name}: {_count(len(names))}, {repeats} runs of {budget} evaluations each"):
+        found = compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
+    return replace(found, made_with=made_with(MUTATIONS))
+
+
+def _count(strategies: int) -> str:
+    return "1 strategy" if strategies == 1 else f"{strategies} strategies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +234,7 @@ def run_benchmark(
     names = _runnable(strategies, reference)
     how = provenance(argv, seeds=seeds, first_seed=first_seed, reference=reference)
     spaces: list[Space] = []
-    with working(f"{len(names)} strategies, {seeds} runs each, space after space"):
+    with working(f"{_count(len(names))}, {seeds} runs each, space after space"):
         for space in benchmark(
             tuple(files or shipped_spaces()),
             names,
@@ -212,7 +255,12 @@ def _runnable(strategies: str, reference: str) -> tuple[str, ...]:
     wanted = contenders(f"{strategies},{reference}")
     missing = {missing_package(name) for name in wanted} - {""}
     for package in sorted(missing):
-        say(f"{package} is not installed, its strategies are left out: pip install 'evoflash[benchmarks]'.")
+        say(f"{package} is not installed, its strategies are left out: {install('benchmarks')}.")
+    if all(missing_package(name) for name in contenders(strategies)):
+        raise UsageError(
+            f"of --strategies {strategies} none can run without its package: {install('benchmarks')}, or "
+            "choose others."
+        )
     if missing_package(reference):
         raise UsageError(f"--reference {reference} cannot run without its package: choose another.")
     return tuple(name for name in wanted if not missing_package(name))

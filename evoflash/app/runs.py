@@ -9,14 +9,62 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Run
+from evoflash.errors import NoKernelError, UsageError, without_passwords
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run
 from evoflash.gpu.timing.relative import GpuFactor, factors, in_words
+from evoflash.problem import canonical
+from evoflash.specs import canonical_gpu
 from evoflash.store import run_edits
-from evoflash.store.database import Database, open_database
+from evoflash.store.database import Database, is_there, open_database
 from evoflash.store.integrity import Health, check_database
-from evoflash.store.standing import ComputeCost, RunStatus, going_on, standings
+from evoflash.store.standing import ComputeCost, RunStatus, standings
 from evoflash.store.store import Store
+
+# Strategies of runs that are no search: commands store what they evaluate as runs of their own.
+NO_SEARCH = ("remeasure", "baselines", "archive", "evaluate", "verify")
+
+
+def is_search(run: Run) -> bool:
+    """Whether a search began it, and not a command that evaluates kernels it is given."""
+    return run.key.strategy not in NO_SEARCH
+
+
+def find_run(
+    store: Store,
+    wanted: str | None = None,
+    *,
+    problem: str | None = None,
+    gpu: str | None = None,
+    replayed: bool | None = None,
+) -> Run:
+    """The run that is meant: the one of this number or name, or else the newest search that fits.
+
+    A search without an outcome, which has just begun or was stopped at once, is taken only where no other
+    fits. Searches on recordings are taken where no other fits; with `replayed` they alone are, or none.
+    `problem` is canonical. UsageError for a name that is none, NoKernelError where no search fits.
+    """
+
+    def does_fit(run: Run) -> bool:
+        return problem in (None, run.key.problem) and gpu in (None, run.key.gpu)
+
+    if wanted is not None:
+        run = run_edits.find(store.database, wanted)
+        if not does_fit(run):
+            raise UsageError(
+                f"run {run.id} is of {run.key.problem} on {run.key.gpu}: leave --problem and --gpu out."
+            )
+        return run
+    searches = [run for run in store.runs() if is_search(run) and does_fit(run)]
+    if replayed is not None:
+        searches = [run for run in searches if (run.key.basis is Basis.REPLAYED) is replayed]
+    if not searches:
+        what = "replay" if replayed else "search"
+        raise NoKernelError(
+            f"no {what} in the database fits: run `evoflash search` first, or ask for less; `evoflash runs "
+            "--all` lists what there is."
+        )
+    begun = store.runs_with_outcomes()
+    return min(searches, key=lambda run: (run.id not in begun, run.key.basis is Basis.REPLAYED))
 
 
 def parse_price(price_per_hour: float | None) -> float | None:
@@ -44,11 +92,11 @@ def cost_as_dict(cost: ComputeCost | None, price_per_hour: float | None = None) 
 
 
 def state(standing: RunStatus) -> str:
-    """`running`, `finished` (its budget is spent) or `stopped` (the same command continues it)."""
+    """`running`, `finished` (at a limit that was asked for) or `stopped` (the same command continues it)."""
     if standing.process is not None:
         return "running"
     spent = standing.run.budget and standing.evaluated >= standing.run.budget
-    return "finished" if spent else "stopped"
+    return "finished" if spent or standing.run.ended else "stopped"
 
 
 def age_s(standing: RunStatus) -> float:
@@ -63,6 +111,7 @@ class RunList:
     runs: tuple[RunStatus, ...]
     price_per_hour: float | None = None
     gpus: tuple[tuple[GpuFactor, ...], ...] | None = None  # how fast each run's are, where it was looked up
+    left_out: int = 0  # runs that are no search and were not asked for
 
     @property
     def gpus_say(self) -> tuple[list[str], ...]:
@@ -72,7 +121,8 @@ class RunList:
     def as_dict(self) -> dict[str, Any]:
         """`runs`: each run's fields beside one another, how it stands, what it took, its GPUs."""
         gpus = self.gpus or [None] * len(self.runs)
-        return {"runs": [self._of_run(*each) for each in zip(self.runs, gpus, strict=True)]}
+        left_out = {"left_out": self.left_out} if self.left_out else {}
+        return {"runs": [self._of_run(*each) for each in zip(self.runs, gpus, strict=True)], **left_out}
 
     def _of_run(self, standing: RunStatus, gpus: Sequence[GpuFactor] | None) -> dict[str, Any]:
         run, fields = standing.run.as_dict(), asdict(standing)
@@ -80,7 +130,8 @@ class RunList:
         del fields["run"], fields["cost"]
         took = cost_as_dict(standing.cost, self.price_per_hour)
         fast = {} if gpus is None else {"gpus": [each.as_dict() for each in gpus]}
-        return {**run, **fields, "state": state(standing), "left_s": standing.left_s, **took, **fast}
+        stands = {"state": state(standing), "left_s": standing.left_s, "made_with": standing.run.made_with}
+        return {**run, **fields, **stands, **took, **fast}
 
 
 @contextmanager
@@ -93,23 +144,68 @@ def closing_database(target: str, *, read_only: bool = False) -> Iterator[Databa
         database.close()
 
 
-def list_runs(db: str, price_per_hour: float | None = None) -> RunList:
-    """All of them. UsageError for a price that is none."""
+def list_runs(db: str, price_per_hour: float | None = None, *, every: bool = False) -> RunList:
+    """The searches; with `every` also the runs of commands that evaluate a kernel that they are given.
+
+    UsageError for a price that is none.
+    """
     price = parse_price(price_per_hour)
     with closing_database(db, read_only=True) as database:
-        return RunList(tuple(standings(database)), price)
+        found = standings(database)
+    shown = [each for each in found if every or is_search(each.run)]
+    return RunList(tuple(shown), price, left_out=len(found) - len(shown))
+
+
+def evaluations_of_run(
+    db: str, wanted: str | None = None, *, problem: str | None = None, gpu: str | None = None
+) -> tuple[dict[str, Any], ...]:
+    """A row for each that the run which find_run() finds evaluated, in its order, times in us.
+
+    A duplicate has the outcome of the kernel that it repeats; `gene.NAME` are the values of its genes.
+    """
+    with closing_database(db, read_only=True) as database:
+        store = Store(database)
+        run = find_run(store, wanted, problem=canonical(problem), gpu=canonical_gpu(gpu))
+        history = store.history(run)
+    return tuple(_evaluation_row(run, at, *each) for at, each in enumerate(history, 1))
+
+
+def _evaluation_row(run: Run, position: int, proposal: Proposal, evaluation: Evaluation) -> dict[str, Any]:
+    genome, builds = evaluation.genome, [build for build in evaluation.builds if build.ok]
+    row: dict[str, Any] = {"run": run.id, "position": position, "genome_id": genome.id}
+    row |= {"family": genome.family, "version": genome.version, "operator": proposal.operator}
+    row |= {"parents": list(proposal.parents), "status": str(evaluation.status)}
+    row |= {"rung": str(evaluation.rung), "reason": evaluation.reason, "score_us": evaluation.score_us}
+    row |= {"basis": str(evaluation.basis), "model_version": evaluation.model_version}
+    row |= {"is_lower_bound": evaluation.is_censored, "bound": evaluation.bound}
+    for name in ("registers", "spill_bytes", "smem_static_bytes"):
+        row[name] = max((getattr(build, name) for build in builds), default=None)
+    values = genome.as_dict()
+    row |= {"duplicate_of": evaluation.duplicate_of, "values": values}
+    return row | {f"gene.{name}": value for name, value in values.items()}
 
 
 def current_runs(db: str, price_per_hour: float | None = None) -> RunList:
     """The runs that are going on, and how fast their GPUs are; where none is going on, the newest run."""
     price = parse_price(price_per_hour)
+    _check_searched(db)
     with closing_database(db, read_only=True) as database:
         found = tuple(_current_runs(database))
         return RunList(found, price, tuple(_gpus_of(database, each.run) for each in found))
 
 
+def _check_searched(db: str) -> None:
+    if not is_there(db):
+        raise NoKernelError(
+            f"nothing was searched yet, there is no database at {without_passwords(db)}: run `evoflash "
+            "search`, or name another with --db."
+        )
+
+
 def _current_runs(database: Database) -> list[RunStatus]:
-    found = going_on(database) or standings(database)[:1]
+    every = standings(database)
+    searches = [each for each in every if is_search(each.run)]
+    found = [each for each in every if each.process is not None] or (searches or every)[:1]
     if not found:
         raise NoKernelError("nothing was searched in this database yet: run `evoflash search`.")
     return found
@@ -124,6 +220,7 @@ def _gpus_of(database: Database, run: Run) -> tuple[GpuFactor, ...]:
 
 def follow(db: str, *, every_s: float) -> Iterator[list[RunStatus]]:
     """How the runs that are going on stand, again and again until no process works on them any more."""
+    _check_searched(db)
     with closing_database(db, read_only=True) as database:
         found = _current_runs(database)
         ids = [standing.run.id for standing in found]

@@ -5,7 +5,10 @@ SMs (`starts_from`), whose champions and past searches are a start too. A champi
 and an answer, on its own GPU, only once it was checked again (app/best.py). Which problems are near one
 another is told here.
 
-<gpu>_searches.json.gz holds outcomes of searches for other problems, which a new search may learn from.
+<gpu>_searches.json.gz holds outcomes of searches for other problems, which a new search may learn from;
+<gpu>_estimates.json what the performance model says of the champions.
+
+    evidence  What is known of the time of one kernel, and how far the performance model is off
 """
 
 import gzip
@@ -15,13 +18,14 @@ import math
 import tomllib
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from evoflash import operation as registry
 from evoflash.errors import UsageError
+from evoflash.evaluation import Status
 from evoflash.kernels.family import load_family
 from evoflash.paths import CHAMPIONS
 from evoflash.problem import Problem, parse_problem
@@ -30,6 +34,7 @@ from evoflash.specs import GpuSpec
 
 log = logging.getLogger(__name__)
 NEAR = 3.0  # champions of problems further away are not tried
+ARCHIVED = "archived"  # the basis of a time that was measured on another machine and ships with evoflash
 MOST = 3  # of a family: of the bandit's four opening proposals one is left for the family's own first seed
 
 
@@ -48,6 +53,54 @@ class Champion:
     rivals_us: Mapping[str, float]  # by baseline name
     source: str  # the record or database that says so
     command: str  # what measured it
+    # Libraries that did not run then: cuDNN's time of that run times their ratio to cuDNN of another day.
+    bridged_us: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def fastest_rival(self) -> tuple[str, float] | None:
+        """The library that came nearest or was ahead, bridged ones among them, and its time in us."""
+        return min({**self.rivals_us, **self.bridged_us}.items(), key=lambda each: each[1], default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Keys as an evaluation's where they mean the same; its time stands apart, because it is no score."""
+        apart = ("genome", "problem", "gpu")
+        values = self.genome.as_dict()
+        return {
+            "genome": {"id": self.genome.id, "family": self.genome.family, "values": values},
+            "problem": self.problem,
+            "gpu": self.gpu,
+            "basis": ARCHIVED,
+            "status": Status.CORRECT.value,
+            "score_us": None,
+            "archived": {name: value for name, value in asdict(self).items() if name not in apart},
+        }
+
+    @property
+    def measured_on(self) -> str:
+        """Where and when it was measured."""
+        return f"archived, measured on {self.device}, {self.date}"
+
+    @property
+    def time(self) -> str:
+        """The time with its mark: it was measured on another machine."""
+        return f"{self.us:.2f} us, {self.measured_on}"
+
+    @property
+    def rivals_in_words(self) -> str:
+        """The libraries' times, and how the fastest of them stands to the kernel; empty where none ran."""
+        if self.fastest_rival is None:
+            return ""
+        ran, bridged = sorted(self.rivals_us.items(), key=_us), sorted(self.bridged_us.items(), key=_us)
+        said = [f"in the same run {', '.join(f'{name} {us:.2f} us' for name, us in ran)}"] if ran else []
+        said += [f"bridged by way of cuDNN {', '.join(f'{n} {us:.2f} us' for n, us in bridged)}"] * bool(
+            bridged
+        )
+        name, us = self.fastest_rival
+        return f"{'; '.join(said)}; the fastest of them, {name}, takes {us / self.us:.2f} times as long"
+
+
+def _us(named: tuple[str, float]) -> float:
+    return named[1]
 
 
 @cache

@@ -4,8 +4,10 @@ The defaults of options that config files and the environment set, checked again
 answer is shown.
 """
 
+import difflib
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,15 +15,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from evoflash.app import catalogue
-from evoflash.app.search.stopping import progress_note
+from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, progress_note
 from evoflash.errors import UsageError
 from evoflash.notices import heard_by, name_database, say
-from evoflash.paths import default_database
-from evoflash.settings import MOST_SEED, ConfigFile, by_key, config_files, is_on, lookup, unknown
+from evoflash.paths import default_database, usual_places
+from evoflash.settings import MOST, MOST_SEED, ConfigFile, by_key, config_files, is_on, lookup, unknown
 from evoflash.views.terminal import PIPE_COLUMNS, json_text, stdout_console, tell
+from evoflash.written_files import replacing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,6 +140,12 @@ def _remember(db: str) -> str:
     return db
 
 
+def _replace(ctx: typer.Context, wanted: bool) -> bool:
+    """For as long as the command runs."""
+    ctx.with_resource(replacing(wanted))
+    return wanted
+
+
 def strategy_names() -> str:
     """The registered strategies, shipped and of extension folders, for a help text: `a, b or c`."""
     names = catalogue.strategies()
@@ -153,7 +162,7 @@ Quiet = Annotated[
         "-q",
         "--quiet",
         callback=_quieter,
-        help="No progress and no notes on stderr; of a search, one line. Data is printed whole.",
+        help="No progress and no notes; a search prints one line.",
     ),
 ]
 Gpu = Annotated[
@@ -162,14 +171,18 @@ Gpu = Annotated[
 ProblemText = Annotated[
     str, typer.Option("--problem", help="mission, s2k_d64,causal or b=,h=,hkv=,s=,d=,...")
 ]
-MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: the newest in the database.")]
+MaybeGpu = Annotated[
+    str | None,
+    typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: that of the newest search."),
+]
+MaybeProblem = Annotated[str | None, typer.Option("--problem", help="Default: that of the newest search.")]
 Kind = Annotated[
     str | None,
     typer.Option("--kind", help=f"{', '.join(catalogue.export_kinds())}; default: by the path's ending."),
 ]
 Arch = Annotated[
     str | None,
-    typer.Option("--arch", help="Machine code for several architectures in one export: sm_90a,sm_89."),
+    typer.Option("--arch", help="Machine code for several architectures in one export: sm_80,sm_89."),
 ]
 Db = Annotated[
     str,
@@ -177,7 +190,7 @@ Db = Annotated[
         "--db",
         default_factory=default_database,
         callback=_remember,
-        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
+        show_default=f"{usual_places()['db']}, or EVOFLASH_DB",
         help="Database file or SQLAlchemy URL.",
     ),
 ]
@@ -186,7 +199,7 @@ Dbs = Annotated[
     typer.Option(
         "--db",
         default_factory=lambda: [default_database()],
-        show_default="~/.local/share/evoflash/evoflash.db, or EVOFLASH_DB",
+        show_default=f"{usual_places()['db']}, or EVOFLASH_DB",
         help="Database file or SQLAlchemy URL; several of them, each behind a --db, share one leaderboard.",
     ),
 ]
@@ -205,8 +218,20 @@ WhichRun = Annotated[
     str | None,
     typer.Argument(help="A run's number or name (see `evoflash runs`); default: the newest search."),
 ]
+RunOption = Annotated[
+    str | None,
+    typer.Option("--run", help="Only this run: its number or its name, as `evoflash runs` shows."),
+]
 Replayed = Annotated[
     bool, typer.Option("--replayed", help="Look at searches on recordings, and at nothing else.")
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        callback=_replace,
+        help="Replace a file that evoflash did not write, or that was edited since.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PricePerHour = Annotated[
@@ -218,6 +243,13 @@ Seed = Annotated[
 ]
 
 
+def one_run(argument: str | None, option: str | None) -> str | None:
+    """The run that was named, behind the command or with --run. UsageError where both were."""
+    if argument is not None and option is not None:
+        raise UsageError(f"'{argument}' and --run {option} both name a run: give one of them.")
+    return option if argument is None else argument
+
+
 def common(version: Version = False, verbose: Verbose = False, quiet: Quiet = False) -> None:
     """Options that stand before the command; -v and -q may stand behind it as well."""
     del version, verbose, quiet  # their callbacks have run
@@ -225,17 +257,18 @@ def common(version: Version = False, verbose: Verbose = False, quiet: Quiet = Fa
 
 @contextmanager
 def interrupt_in_words(outcome: str = "{kept}; the same command continues") -> Iterator[None]:
-    """Ctrl-C inside is one line on stderr and exit code 130.
+    """Ctrl-C inside is one line on stderr and exit code 130; so is SIGTERM, with exit code 143.
 
     `outcome` says what became of the work; `{kept}` in it stands for what the store has. An empty one says
     only that the command was stopped.
     """
     try:
         yield
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, TerminatedError) as stop:
         what = f": {outcome.format(kept=progress_note(stop))}." if outcome else "."
-        say(f"stopped by Ctrl-C{what}")
-        raise typer.Exit(130) from None
+        is_terminated = isinstance(stop, TerminatedError)
+        say(f"stopped by {'SIGTERM' if is_terminated else 'Ctrl-C'}{what}")
+        raise typer.Exit(EXIT_CODE if is_terminated else 130) from None
 
 
 class Facts(Protocol):
@@ -299,12 +332,67 @@ def group_of(app: typer.Typer) -> TyperGroup:
 
     group = get_command(app)
     assert isinstance(group, TyperGroup)
+    _name_values(group)
     return group
+
+
+_METAVARS = {"int": "N", "float": "NUMBER", "str": "TEXT", "Path": "PATH"}
+_NO_LIMITS = (MOST, MOST_SEED)  # what a database or a sampler can hold: not worth a word in a help text
+
+
+def _name_values(command: Any) -> None:
+    """How the help writes the values that options and arguments take, here and in all subcommands."""
+    for param in command.params:
+        if isinstance(param, TyperArgument):
+            param.metavar = param.metavar or str(param.name).upper()
+        elif not param.is_flag:
+            kind = re.search(r"(\w+)\W*$", str(param.bare_type()))
+            param.metavar = param.metavar or _METAVARS.get(kind[1] if kind else "")
+        if getattr(param, "max", None) in _NO_LIMITS:  # the type keeps them
+            param.max = None
+            param.min = None if param.min == 0 else param.min
+    for each in getattr(command, "commands", {}).values():
+        _name_values(each)
 
 
 def _write_note(message: str) -> None:
     if not is_on("quiet"):
         print(f"evoflash: {message}", file=sys.stderr, flush=True)
+
+
+_FEW = 10  # commands that an error can list
+# What the validator says, and what a person can do with it.
+_PLAIN = (
+    (r"Input should be a valid integer.*", "write a whole number."),
+    (r"Input should be a valid number.*", "write a number."),
+    (r"Input should be greater than or equal to (\S+)", r"write at least \1."),
+    (r"Input should be less than or equal to (\S+)", r"write at most \1."),
+    (r"^Value error, ", ""),
+)
+
+
+@contextmanager
+def _plain_usage_errors() -> Iterator[None]:
+    """A mistake on the command line in words that say what to write."""
+    try:
+        yield
+    except typer.TyperException as error:
+        for pattern, words in _PLAIN:
+            error.message = re.sub(pattern, words, error.message)
+        possible = getattr(error, "possibilities", None)
+        if possible:
+            near = difflib.get_close_matches(
+                str(getattr(error, "option_name", "")), possible, n=1, cutoff=0.0
+            )
+            error.message = f"{error.message}. Did you mean {near[0]}?"
+            error.possibilities = None  # type: ignore[attr-defined]
+        group = getattr(getattr(error, "ctx", None), "command", None)
+        if error.message.startswith("No such command") and isinstance(group, TyperGroup):
+            alone = f" `evoflash {group.name}` alone lists them." if group.invoke_without_command else ""
+            few = len(group.commands) < _FEW
+            known = f"Use one of {', '.join(sorted(group.commands))}." if few else "See `evoflash --help`."
+            error.message = f"{error.message}{alone} {known}"
+        raise
 
 
 class _Commands(TyperGroup):
@@ -315,10 +403,10 @@ class _Commands(TyperGroup):
             return super().main(*arguments, **options)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        with interrupt_in_words(""):
+        with interrupt_in_words(""), _plain_usage_errors():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        with interrupt_in_words(""):
+        with interrupt_in_words(""), _plain_usage_errors():
             ctx.default_map = defaults_of(self.commands, ctx)
             return super().invoke(ctx)

@@ -92,16 +92,31 @@ def app() -> "TyperGroup":
 def main() -> None:
     """The console script: one line and a documented exit code for everything that can go wrong."""
     gc.set_threshold(_GC_THRESHOLD)
+    _open_what_is_closed()
     try:
         end_on_signals()
         exit_code = run_command(sys.argv[1:])
     except KeyboardInterrupt:
         exit_code = _say("stopped by Ctrl-C.", 130)
     except TerminatedError as stop:
-        exit_code = _say(f"stopped by SIGTERM: {progress_note(stop)}; the same command continues.", EXIT_CODE)
+        kept = f": {progress_note(stop)}; the same command continues" if hasattr(stop, "__notes__") else ""
+        exit_code = _say(f"stopped by SIGTERM{kept}.", EXIT_CODE)
     finally:
         gc.freeze()  # else the interpreter looks for garbage in all that is loaded before it ends
     sys.exit(exit_code)
+
+
+def _open_what_is_closed() -> None:
+    """Where a service manager or `>&-` closed stdin, stdout or stderr, it is as if it led to /dev/null; else
+    the next file that is opened, such as the database, would take its number, and get what children print.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+", encoding="utf-8"))  # noqa: SIM115
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -115,6 +130,8 @@ def run_command(arguments: Sequence[str]) -> int:
         return 1
     except OSError as error:
         _show_if_debugging(error)
+        if "No usable temporary directory" in str(error):  # tempfile's words
+            return _say("no folder for temporary files can be written: set TMPDIR to one that can.", 4)
         place = f" ({error.filename})" if error.filename else ""
         return _say(
             f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from evoflash.errors import without_passwords
+from evoflash.errors import EvoflashError, without_passwords
 from evoflash.paths import state_dir
 from evoflash.settings import is_on
 from evoflash.version import __version__
@@ -27,9 +27,10 @@ def report(error: BaseException, arguments: Sequence[str]) -> str:
     line = f"unexpected error in {command}: {without_passwords(what)}; this is a mistake in evoflash."
     try:
         path = _write_log(error, arguments)
-    except OSError as failure:
+    except (EvoflashError, OSError) as failure:
+        why = f"to {state_dir()} ({failure.strerror})" if isinstance(failure, OSError) else "without a home"
         return (
-            f"{line} No log could be written to {state_dir()} ({failure.strerror}): "
+            f"{line} No log could be written {why}: "
             "run the command again with EVOFLASH_DEBUG=1 and report the traceback."
         )
     return f"{line} Please report it with the log {path}, which has the traceback."

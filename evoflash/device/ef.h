@@ -7,6 +7,7 @@
 #include "ef_math.h"
 #include "ef_shared.h"
 #include "ef_global.h"
+#include "ef_weights.h"
 #include "ef_copy.h"
 #include "ef_matrix.h"
 #include "ef_wmma.h"

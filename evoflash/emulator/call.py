@@ -1,6 +1,6 @@
-"""Calls a built kernel once in the emulator, with its tensors, arguments and launches. Judges nothing.
+"""Calls a built kernel in the emulator, with its tensors, arguments and launches. Judges nothing.
 
-Outputs are poisoned before. It runs in this process, as launch.py does.
+Outputs are poisoned before each call. It runs in this process, as launch.py does.
 """
 
 import math
@@ -16,12 +16,22 @@ from numpy.typing import NDArray
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import DeviceError, UsageError
+from evoflash.kernels import gxx
 from evoflash.launch import LaunchConfig, TensorMapSpec, geometry
-from evoflash.operation import Delivery, Output, Schedule, TensorSpec, TestInput, Workload, operation_of
+from evoflash.numerics import ARRAY_TYPES
+from evoflash.operation import (
+    ELEMENT_BYTES,
+    Delivery,
+    Output,
+    Schedule,
+    TensorSpec,
+    TestInput,
+    Workload,
+    operation_of,
+)
 
 Array = NDArray[Any]
 
-_POISON = 0xFFFF  # NaN in fp16 and bf16
 # Elements from one to the next along a strided tensor's batches and heads: more than 32 bits count, and no
 # multiple of what they do, so that an offset that was cut to 32 bits is another place. Each tensor adds to it
 # by its gap.
@@ -30,6 +40,7 @@ _FAR = (1 << 32) + (1 << 16) + 8
 _MOST_APART = 1 << 39  # elements: from twice as many bytes on a tensor map takes no stride
 _FAR_ROWS, _MOST_ROWS_APART = (1 << 26) + (1 << 16) + 8, (1 << 30) - (1 << 17) + 8
 _MOST_FAR_ROWS = 512  # each of which takes pages of its own
+_LEAD_BYTES = 16  # what tensors are aligned to, and no more
 _NOT_ZEROED = emulator.EmulatorReport(
     *("workspace-not-zeroed", 0, 0, 1),
     "the part of the workspace that must be zero before each call is not zero after this one",
@@ -47,6 +58,7 @@ class EmulatorRun:
     registers: int = 0  # that the compiler gave a thread; 0: not known
     without: tuple[str, ...] = ()  # optional outputs whose pointer is null
     is_strided: bool = False  # tensors lie as their TensorSpec.spread and .gap say, see Placed
+    is_displaced: bool = False  # tensors lie at drawn addresses, 16 bytes behind aligned ones
     watched: tuple[int, ...] = ()  # lines whose callers are told apart, of a library built for that
 
     def __str__(self) -> str:
@@ -76,10 +88,27 @@ def run_call(
     run: EmulatorRun,
 ) -> tuple[tuple[emulator.Emulation, ...], Output]:
     """All launches of one call on the inputs, and what they wrote."""
-    operation = operation_of(workload)
-    specs = operation.tensors(workload)
-    with emulator.Memory() as memory:
-        placed = {spec.name: _place(memory, spec, run, inputs) for spec in specs}
+    return run_calls(library, launches, workload, [inputs], run)[0]
+
+
+def run_calls(
+    library: Path,
+    launches: tuple[LaunchConfig, ...],
+    workload: Workload,
+    calls: Sequence[TestInput],
+    run: EmulatorRun,
+) -> list[tuple[tuple[emulator.Emulation, ...], Output]]:
+    """Calls on these inputs one after the other, in one memory: each finds the workspace as the one before it
+    has left it. After a report there is no further call.
+    """
+    operation, found = operation_of(workload), []
+    specs, inputs = operation.tensors(workload), calls[0]
+    with emulator.Memory(np.random.default_rng(run.seed) if run.is_displaced else None) as memory:
+        written_before = _written_before(specs, launches[0], run)
+        placed = {
+            spec.name: _place(memory, spec, run, inputs, is_read_only=spec.name not in written_before)
+            for spec in specs
+        }
         arrays = {name: each.array for name, each in placed.items()}
         addresses = {name: 0 if name in run.without else array.ctypes.data for name, array in arrays.items()}
         scratch = _workspace(memory, launches[0])
@@ -92,34 +121,99 @@ def run_call(
                 workspace=0 if scratch is None else scratch.ctypes.data,
             ),
         )
-        emulations = [launch_once(library, launch, given, run) for launch in launches]
-        written = (spec for spec in specs if spec.role != "input" and spec.name not in run.without)
-        output = Output({spec.name: arrays[spec.name].copy() for spec in written})
-        if scratch is not None and scratch[: launches[0].zeroed_bytes].any():
-            emulations[-1] = _with_report(emulations[-1], _NOT_ZEROED)
-        if between := _gap_write_report(placed, specs):
-            emulations[-1] = _with_report(emulations[-1], between)
-        return tuple(emulations), output
+        for at, inputs in enumerate(calls):
+            if at > 0:
+                for spec in specs:
+                    arrays[spec.name][...] = _fill_of(spec, inputs)
+            if launches[0].dependent and not run.is_strided:
+                zeroed = () if scratch is None else (scratch[: launches[0].zeroed_bytes],)
+                _run_the_kernel_before([*(arrays[name] for name in written_before), *zeroed], run)
+            emulations = [launch_once(library, launch, given, run) for launch in launches]
+            written = (spec for spec in specs if spec.role != "input" and spec.name not in run.without)
+            output = Output({spec.name: arrays[spec.name].copy() for spec in written})
+            if scratch is not None and scratch[: launches[0].zeroed_bytes].any():
+                emulations[-1] = _with_report(emulations[-1], _NOT_ZEROED)
+            if between := _gap_write_report(placed, specs):
+                emulations[-1] = _with_report(emulations[-1], between)
+            found.append((tuple(emulations), output))
+            if any(emulation.reports for emulation in emulations):
+                break
+    return found
 
 
-def _place(memory: emulator.Memory, spec: TensorSpec, run: EmulatorRun, inputs: TestInput) -> PlacedTensor:
+def _fill_of(spec: TensorSpec, inputs: TestInput) -> Any:
+    """An input's values; an output's poison."""
+    return inputs.tensors[spec.name] if spec.role == "input" else _poison_of(spec)
+
+
+def _written_before(specs: Sequence[TensorSpec], launch: LaunchConfig, run: EmulatorRun) -> tuple[str, ...]:
+    """The inputs that a kernel before the call writes: none, but where a call's first launch may begin before
+    that has ended. Of strided tensors none either, so that a write to an input is seen there.
+    """
+    if not launch.dependent or run.is_strided:
+        return ()
+    return tuple(spec.name for spec in specs if spec.role == "input" and not spec.is_constant)
+
+
+_BEFORE = """\
+#include "ef.h"
+
+// Writes what lies there once more, two bytes at a time.
+EF_DEV void write(ef::u16* target, int count) {
+  for (int i = threadIdx.x; i < count; i += 32) ef::stg(target + i, ef::ldg(target + i));
+}
+
+using words = ef::u16*;
+extern "C" __global__ void kernel_before(words a, int a_count, words b, int b_count, words c, int c_count) {
+  write(a, a_count);
+  write(b, b_count);
+  write(c, c_count);
+}
+EF_EXPORT_KERNEL(kernel_before)
+"""
+_MOST_WRITTEN = 3
+
+
+def _run_the_kernel_before(arrays: Sequence[Array], run: EmulatorRun) -> None:
+    """A launch that writes these arrays, of which the next one may begin before it has ended."""
+    assert len(arrays) <= _MOST_WRITTEN, "the kernel before takes no more"
+    given: list[np.generic] = []
+    for at in range(_MOST_WRITTEN):
+        address, size = (arrays[at].ctypes.data, arrays[at].nbytes) if at < len(arrays) else (0, 0)
+        given += (np.uint64(address), np.int32(size // 2))
+    launch = LaunchConfig("kernel_before", (1, 1, 1), (32, 1, 1), 0)
+    launch_once(gxx.build(_BEFORE, name="kernel_before"), launch, given, run)
+
+
+def _place(
+    memory: emulator.Memory, spec: TensorSpec, run: EmulatorRun, inputs: TestInput, *, is_read_only: bool
+) -> PlacedTensor:
     """A tensor with its values, or poisoned if it is an output."""
-    is_output = spec.role != "input"
-    fill: Any = _poison_of(spec) if is_output else inputs.tensors[spec.name]
+    is_output, fill = spec.role != "input", _fill_of(spec, inputs)
+    lead = _LEAD_BYTES if run.is_displaced else 0
     if run.is_strided and spec.spread:
-        return _place_strided(memory, spec, fill)
-    kind = np.float32 if spec.dtype == "fp32" else np.uint16
+        return _place_strided(memory, spec, fill, lead=lead)
+    kind = ARRAY_TYPES[spec.dtype]
     return PlacedTensor(
-        memory.array(spec.name, spec.shape, kind, writable=is_output, unset=is_output, fill=fill)
+        memory.array(
+            spec.name,
+            spec.shape,
+            kind,
+            writable=is_output or not is_read_only,
+            unset=is_output,
+            lead=lead,
+            fill=fill,
+        )
     )
 
 
-def _place_strided(memory: emulator.Memory, spec: TensorSpec, fill: Any) -> PlacedTensor:
+def _place_strided(memory: emulator.Memory, spec: TensorSpec, fill: Any, *, lead: int) -> PlacedTensor:
     is_output = spec.role != "input"
     for is_far in (True, False):
         strides, size = _strided_layout(spec, is_far=is_far)
         try:
-            flat = memory.array(spec.name, (size,), np.uint16, writable=is_output, unset=is_output)
+            kind = ARRAY_TYPES[spec.dtype]
+            flat = memory.array(spec.name, (size,), kind, writable=is_output, unset=is_output, lead=lead)
         except DeviceError:
             if not is_far:
                 raise
@@ -139,6 +233,7 @@ def _strided_layout(spec: TensorSpec, *, is_far: bool) -> tuple[tuple[int, ...],
     rows, far = len(spec.shape) - 2, _far_axes(spec) if is_far else ()
     for axis in reversed(spec.spread[:-1]):
         apart = (_rows_apart(spec.shape[rows]) if axis == rows else _FAR) + 1024 * spec.gap
+        apart *= 2 if ELEMENT_BYTES[spec.dtype] == 1 else 1  # as many bytes, and whole vectors of 16
         fits = max(size, apart) * spec.shape[axis] < _MOST_APART
         strides[axis] = max(size, apart) if axis in far and fits else size
         size = strides[axis] * (spec.shape[axis] - 1) + size
@@ -178,7 +273,9 @@ def _close_together(flat: Array, spec: TensorSpec, strides: Sequence[int]) -> Ar
 
 
 def _poison_of(spec: TensorSpec) -> Any:
-    return np.nan if spec.dtype == "fp32" else _POISON
+    """NaN of the type: of patterns, all ones."""
+    kind = ARRAY_TYPES[spec.dtype]
+    return np.nan if spec.dtype == "fp32" else np.iinfo(kind).max
 
 
 def _gap_write_report(
@@ -190,9 +287,9 @@ def _gap_write_report(
     for spec in specs:
         if spec.role != "rows":
             continue
-        placed[spec.name].array[...] = _POISON
+        placed[spec.name].array[...] = _poison_of(spec)
         poisoned = placed[spec.name].poisoned
-        if poisoned is not None and (poisoned != _POISON).any():
+        if poisoned is not None and (poisoned != _poison_of(spec)).any():
             said = f"{spec.name} was written between its rows, which do not lie close together here"
             return emulator.EmulatorReport("OOB-global", 0, 0, 1, said)
     return None
@@ -235,13 +332,13 @@ def launch_once(
 def _workspace(memory: emulator.Memory, launch: LaunchConfig) -> NDArray[np.uint8] | None:
     if not launch.workspace_bytes:
         return None
-    # An array is unset as a whole: where a part is set, reading the rest is seen by its poison alone.
     array = memory.array(
         "workspace",
         (launch.workspace_bytes,),
         np.uint8,
         writable=True,
-        unset=not launch.zeroed_bytes,
+        unset=True,
+        set_bytes=launch.zeroed_bytes,
         fill=0xFF,
     )
     array[: launch.zeroed_bytes] = 0

@@ -6,17 +6,14 @@ builds.
 """
 
 import ctypes
-import itertools
 import json
 import math
 import os
 import re
-import shutil
-import subprocess
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, get_args
@@ -24,14 +21,17 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import DTypeLike
 
+from evoflash.emulator.code_lines import first_lines, lines_of
 from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels.gxx import runtime
 from evoflash.launch import LaunchConfig, beyond_every_gpu
 from evoflash.operation import Delivery, Schedule
+from evoflash.paths import check_cache_runs
 
 _MAX_THREADS = 1024
 _ARGUMENT_ALIGNMENT = 64  # bytes
 _MOST_WATCHED = 4
+_FIRST_DISPLACED = 1 << 45  # bytes; kFirstBuffer in emu/global.cpp
 _FIRST_SITE = 1 << 15  # of the numbers that stand for a line and its callers: kFirstSite in emu/call_sites.h
 # The runtime keeps the state of one launch.
 _one_launch = threading.Lock()
@@ -87,8 +87,10 @@ class Memory:
     A context manager: the arrays are gone when the block ends, and must not be touched after it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, displaced: np.random.Generator | None = None) -> None:
+        """`displaced` draws each array's address, bits 16 to 40; without it they lie one behind the other."""
         self._pointers: list[int] = []
+        self._displaced = displaced
 
     def __enter__(self) -> Self:
         return self
@@ -109,18 +111,24 @@ class Memory:
         *,
         writable: bool = False,
         unset: bool = False,
+        set_bytes: int = 0,
+        lead: int = 0,
         fill: object = None,
     ) -> np.ndarray[Any, Any]:
         """An array of zeros, or of `fill` (whatever broadcasts to the shape). Its address is `ctypes.data`.
 
         Kernels may write it only if `writable`; this process always may. `unset`: whatever it is filled with,
-        a kernel that reads what no kernel has written is reported. In a launch, an element of a writable
-        array is one thread's to write; the array called "workspace" is held to races only.
+        a kernel that reads what no kernel has written, but for its first `set_bytes`, is reported. It begins
+        `lead` bytes behind a multiple of 256. In a launch, an element of a writable array is one thread's to
+        write; the array called "workspace" is held to races only.
         """
         kind = np.dtype(dtype)
         size_bytes = math.prod(shape) * kind.itemsize
+        held = set_bytes if unset else size_bytes
         with _one_launch:
-            pointer = _runtime().efemu_allocate(size_bytes, name.encode(), int(writable), int(unset))
+            pointer = _runtime().efemu_allocate(
+                size_bytes, name.encode(), int(writable), held, lead, self._wanted_address()
+            )
         if not pointer:
             raise DeviceError(f"no memory for array '{name}' of {size_bytes} bytes: use smaller shapes.")
         self._pointers.append(pointer)
@@ -129,6 +137,12 @@ class Memory:
         if fill is not None:
             array[...] = fill
         return array
+
+    def _wanted_address(self) -> int:
+        """Where the next array is asked for; 0: behind the others."""
+        if self._displaced is None:
+            return 0
+        return _FIRST_DISPLACED | int(self._displaced.integers(1 << 25)) << 16
 
 
 def run_launch(
@@ -168,10 +182,11 @@ def run_launch(
         answer: dict[str, Any] = json.loads(_runtime().efemu_launch(ctypes.byref(request)))
     if "error" in answer:
         raise UsageError(f"the kernel cannot be launched: {answer['error']}.")
+    known = _with_lines(library, answer["call_sites"])
     return Emulation(
-        reports=tuple(_report(raw, library, answer["call_sites"]) for raw in answer["reports"]),
+        reports=tuple(_report(raw, library, known) for raw in answer["reports"]),
         counters=answer["counters"],
-        sites=tuple(Site(_line(line, answer["call_sites"]), *raw) for line, *raw in answer["sites"]),
+        sites=tuple(Site(_line(line, known), *raw) for line, *raw in answer["sites"]),
         seconds=answer["seconds"],
     )
 
@@ -251,12 +266,18 @@ def _report(raw: dict[str, Any], library: Path, sites: _CallSites) -> EmulatorRe
         raw[name] = _line(raw[name], sites)
     raw["message"] = _ANY_LINE.sub(lambda match: f"line {_line(int(match[1]), sites)}", raw["message"])
     if offset:
-        raw["line"] = next(iter(_lines_of(library, (offset,))), raw["line"])
+        raw["line"] = next(iter(lines_of(library, (offset,))), raw["line"])
     callers = _callers(library, calls, raw["line"])
     chain = "".join(f", called from line {line}" for line in callers)
     message = raw["message"].replace(": ", f"{chain}: ", 1)
     callers2 = _callers(library, calls2, raw["line2"])
     return EmulatorReport(**{**raw, "message": message}, callers=callers, callers2=callers2)
+
+
+def _with_lines(library: Path, sites: _CallSites) -> _CallSites:
+    """The sites, where those that are known by their place in the code alone have the line of it."""
+    lines = first_lines(library, [tuple(calls) for line, calls in sites if not line])
+    return [(line or lines[tuple(calls)], calls) for line, calls in sites]
 
 
 def _line(number: int, sites: _CallSites) -> int:
@@ -267,32 +288,23 @@ def _callers(library: Path, calls: Sequence[int], line: int) -> tuple[int, ...]:
     """Lines of the calls that led to the line; none where they led to another one: what lands later lands on
     some other thread's stack, whose callers say nothing.
     """
-    at, *callers = _lines_of(library, tuple(calls)) or (0,)
+    at, *callers = lines_of(library, tuple(calls)) or (0,)
     return tuple(callers) if at == line else ()
-
-
-@lru_cache(maxsize=64)
-def _lines_of(library: Path, offsets: tuple[int, ...]) -> tuple[int, ...]:
-    """The text's lines at offsets into its library, from the debug information, innermost first.
-
-    A call that was inlined counts as well; empty when it cannot be told.
-    """
-    if not offsets or not shutil.which("addr2line"):
-        return ()
-    command = ["addr2line", "--inlines", "--exe", str(library), *map(hex, offsets)]
-    places = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    # g++ read the text from its standard input under that name, which it forgets where a function begins.
-    lines = re.findall(rf"/{re.escape(library.stem)}\.cu:(\d+)", places)
-    lines = lines or re.findall(r"/<stdin>:(\d+)", places)
-    return tuple(int(line) for line, _ in itertools.groupby(lines))
 
 
 @cache
 def _runtime() -> ctypes.CDLL:
     # RTLD_GLOBAL: the kernels' libraries take the runtime's functions from whatever is loaded already.
-    loaded = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
+    try:
+        loaded = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        check_cache_runs(runtime())
+        raise
     loaded.efemu_allocate.restype = ctypes.c_void_p
-    loaded.efemu_allocate.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32)
+    loaded.efemu_allocate.argtypes = (
+        *(ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint32),
+        *(ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64),
+    )
     loaded.efemu_free.restype = None
     loaded.efemu_free.argtypes = (ctypes.c_void_p,)
     loaded.efemu_launch.restype = ctypes.c_char_p

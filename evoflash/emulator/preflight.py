@@ -7,13 +7,13 @@ Any plan of checks (validation/plan.py) can be carried out here; the pre-flight'
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.call import EmulatorRun, run_call
+from evoflash.emulator.call import EmulatorRun, run_call, run_calls
 from evoflash.evaluation import Candidate, Status, Verdict
 from evoflash.kernels import gxx
 from evoflash.kernels.family import Family
@@ -24,10 +24,13 @@ from evoflash.perf_model import Profile, fit_counts, mean_counts
 from evoflash.specs import GpuSpec
 from evoflash.validation.cases import draw_case
 from evoflash.validation.plan import CheckLaunch, CheckPlan, check_one_by_one, single_plan
+from evoflash.validation.validator import judge
 
 CPU_LIMIT_S = 10.0  # of one emulated launch of the pre-flight; the slowest of a healthy kernel takes one
 # What takes longer than a pre-flight's launches gets that many times as much.
 _USUAL_BLOCKS, _USUAL_FLOPS, _MOST_TIMES = 64, 1 << 26, 30.0
+_ARITHMETIC = ("mma", "wgmma", "fma", "ex2")  # counters
+_LEAST_WORK = 0.9  # of a call on inputs that a kernel has seen, over the first on them
 # Kernels whose tiles have the same shape are asked the same, with a run's one seed. Shapes go by the tiles:
 # few of them are worth keeping.
 _case = lru_cache(maxsize=64)(draw_case)
@@ -57,38 +60,91 @@ def preflight(
     `registers` is what the compiler gave a thread, for setmaxnreg's pool; 0: what the family says of it.
     `only_counted`: no more than the runs that the performance model counts, which prove nothing.
     """
-    key = candidate.compile_key
+    key, operation = candidate.compile_key, operation_of(candidate.compile_key)
     names = family.names(candidate.genome.as_dict(), key, gpu)
-    library = gxx.build(candidate.source, name=family.name)
     loop = family.loop(names)
-    verdicts, counted = [], []
-    runs = operation_of(key).preflight_runs(key, loop)
-    for at, planned in enumerate(run for run in runs if family.shrunk.keys() >= {*run.shrunk}):
-        if only_counted and not planned.is_counted:
-            continue
+    runs = operation.preflight_runs(key, loop)
+    if operation.drawn_runs is not None:
+        runs += operation.drawn_runs(key, loop, seed=seed)
+    numbered = list(enumerate(run for run in runs if family.shrunk.keys() >= {*run.shrunk}))
+    wanted = [(seed + at, run) for at, run in numbered if run.is_counted or not only_counted]
+    found, counted = _carry_out(wanted, candidate, family, gpu, registers=registers)
+    if found.complaint:
+        return found
+    return replace(found, profile=_profile(loop, family.uncounted_instructions(names), *counted))
+
+
+def check_finalist(
+    candidate: Candidate,
+    family: Family,
+    gpu: GpuSpec,
+    *,
+    seed: int,
+    part: tuple[int, int] = (0, 1),
+    registers: int = 0,
+) -> Preflight:
+    """What the best kernels are emulated on besides, which takes long; of an operation without such runs
+    nothing. `part`: the n-th of so many parts, for as many processes.
+    """
+    key, operation = candidate.compile_key, operation_of(candidate.compile_key)
+    if operation.finalist_runs is None:
+        return _NOTHING_FOUND
+    loop = family.loop(family.names(candidate.genome.as_dict(), key, gpu))
+    runs = operation.finalist_runs(key, loop, seed=seed)
+    number, parts = part
+    wanted = [(seed + at, run) for at, run in enumerate(runs)][number::parts]
+    return _carry_out(wanted, candidate, family, gpu, registers=registers, forgives_time=True)[0]
+
+
+def _carry_out(
+    runs: Iterable[tuple[int, EmulatedRun]],
+    candidate: Candidate,
+    family: Family,
+    gpu: GpuSpec,
+    *,
+    registers: int,
+    forgives_time: bool = False,
+) -> "tuple[Preflight, list[_Counted]]":
+    """Runs, each with its seed, up to the first complaint; and what was counted. `forgives_time`: what takes
+    the emulator too long is left out.
+    """
+    names = family.names(candidate.genome.as_dict(), candidate.compile_key, gpu)
+    library = gxx.build(candidate.source, name=family.name)
+    verdicts, counted = list[Verdict](), list[_Counted]()
+    for seed, planned in runs:
         workload = planned.workload
         launches = family.launches(candidate.genome, workload, _on(planned, gpu))
-        emulations, verdict = emulate(
-            _shrunk(candidate, family, planned, gpu) if planned.shrunk else library,
-            launches,
-            workload,
-            planned.inputs,
-            delivery=planned.delivery,
-            schedule=planned.schedule,
-            seed=seed + at,
-            registers=registers or family.registers(names),
-            without=planned.without,
-            is_strided=planned.is_strided,
+        run = EmulatorRun(
+            planned.delivery,
+            planned.schedule,
+            seed,
+            cpu_limit_s(launches, workload),
+            registers or family.registers(names),
+            planned.without,
+            planned.is_strided,
+            # What is counted goes by the addresses, and is to be the same for all.
+            is_displaced=not planned.is_counted,
         )
-        verdicts.append(verdict)
+        built = _shrunk(candidate, family, planned, gpu) if planned.shrunk else library
+        emulate_it = _emulate_thrice if planned.is_repeated else _emulate_once
+        emulations, verdict = emulate_it(built, launches, workload, planned.inputs, run)
+        if not planned.is_brief or not verdict.passed:
+            verdicts.append(verdict)
         if planned.is_counted:
             counted.append((workload, [emulation.counters for emulation in emulations]))
         reports = tuple(report for emulation in emulations for report in emulation.reports)
+        if forgives_time and any(report.kind == "TIMEOUT" for report in reports):
+            verdicts.pop()
+            continue
         complaint = complaint_of(reports, verdict)
         if complaint:
-            return Preflight(f"{complaint} [{workload}]", _status(reports), tuple(verdicts), _EMPTY)
-    profile = _profile(loop, family.uncounted_instructions(names), *counted)
-    return Preflight("", Status.CORRECT, tuple(verdicts), profile)
+            return replace(
+                _NOTHING_FOUND,
+                complaint=f"{complaint} [{workload}]",
+                status=_status(reports),
+                verdicts=tuple(verdicts),
+            ), counted
+    return replace(_NOTHING_FOUND, verdicts=tuple(verdicts)), counted
 
 
 def _shrunk(candidate: Candidate, family: Family, planned: EmulatedRun, gpu: GpuSpec) -> Path:
@@ -105,7 +161,7 @@ def _on(planned: EmulatedRun, gpu: GpuSpec) -> GpuSpec:
     return replace(gpu, sm_count=planned.sms) if planned.crowded else gpu
 
 
-_EMPTY = Profile(1, 1, 1, 1)
+_NOTHING_FOUND = Preflight("", Status.CORRECT, (), Profile(1, 1, 1, 1))
 _ENDLESS = {"TIMEOUT", "LIVELOCK", "DEADLOCK"}
 
 
@@ -212,9 +268,44 @@ def emulate(
     is_strided: bool = False,
 ) -> tuple[tuple[emulator.Emulation, ...], Verdict]:
     """Run the launches on inputs of one kind, and judge what they wrote by the reference, every row of it."""
-    inputs, expected = _case(workload, inputs_name, seed)
-    run = EmulatorRun(delivery, schedule, seed, cpu_limit_s(launches, workload), registers)
-    plan = single_plan(workload, CheckLaunch(inputs, without, is_strided), expected)
+    limit_s = cpu_limit_s(launches, workload)
+    run = EmulatorRun(delivery, schedule, seed, limit_s, registers, without, is_strided)
+    return _emulate_once(library, launches, workload, inputs_name, run)
+
+
+_Found = tuple[tuple[emulator.Emulation, ...], Verdict]
+
+
+def _emulate_once(
+    library: Path, launches: tuple[LaunchConfig, ...], workload: Workload, inputs_name: str, run: EmulatorRun
+) -> _Found:
+    inputs, expected = _case(workload, inputs_name, run.seed)
+    plan = single_plan(workload, CheckLaunch(inputs, run.without, run.is_strided), expected)
     found = emulate_plan(library, launches, plan, run)
     assert found.verdict is not None, "nothing stops it"
     return found.emulations, found.verdict
+
+
+def _emulate_thrice(
+    library: Path, launches: tuple[LaunchConfig, ...], workload: Workload, inputs_name: str, run: EmulatorRun
+) -> _Found:
+    """Calls in one memory: on one input, on another, and on the first again, which must be as much work as it
+    was, because a GPU's time of a call that finds its answer in the workspace says nothing.
+    """
+    known, other = (_case(workload, inputs_name, seed) for seed in (run.seed, run.seed + 1))
+    cases = (known, other, known)
+    called = run_calls(library, launches, workload, [inputs for inputs, _ in cases], run)
+    parts = [emulations for emulations, _ in called]
+    for (inputs, expected), (emulations, output) in zip(cases, called, strict=False):
+        verdict = judge(workload, [(inputs, expected, output)])
+        if not verdict.passed or any(emulation.reports for emulation in emulations):
+            return emulations, verdict
+    if (again := _arithmetic(parts[-1])) < _LEAST_WORK * _arithmetic(parts[0]):
+        reason = f"called on the same input again it does {again} operations, before {_arithmetic(parts[0])}"
+        verdict = replace(verdict, passed=False, reason=reason)
+    return parts[-1], verdict
+
+
+def _arithmetic(emulations: tuple[emulator.Emulation, ...]) -> int:
+    """Operations of tensor cores and of threads on numbers."""
+    return sum(emulation.counters.get(name, 0) for emulation in emulations for name in _ARITHMETIC)

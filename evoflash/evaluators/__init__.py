@@ -4,8 +4,7 @@ One measures on the GPU that is here; the other emulates the kernel and estimate
 
     cluster/  Does an evaluator's work on many cores, GPUs and machines, by Dask
     emulated  Evaluates without a GPU, by the emulator's checks and the performance model's estimate
-    finals    The last phase of a measured search, in which the best kernels face hidden shapes, then
-              baselines
+    finals    The last phase of a search, in which the best kernels face hidden shapes, then baselines
     measured  Evaluates on the GPU that is present
     pipeline  What both evaluators share, from genomes prepared in worker processes to duplicates
     prepare   Renders, compiles and emulates one genome for every compile key of a problem

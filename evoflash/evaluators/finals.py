@@ -1,7 +1,8 @@
-"""The last phase of a measured search, in which the best kernels face hidden shapes, then baselines.
+"""The last phase of a search, in which the best kernels face hidden shapes, then baselines.
 
-What came of it is stored. The phase follows the loop (search.py) and proposes nothing. It checks and times
-nothing itself: the evaluator does, and gpu/process/finals.py says what is compared with what.
+Without a GPU the best one is emulated on what takes too long for every candidate. What came of it is stored.
+The phase follows the loop (search.py) and proposes nothing. It checks and times nothing itself: the evaluator
+does, and gpu/process/finals.py says what is compared with what.
 """
 
 import logging
@@ -9,6 +10,7 @@ import math
 from collections.abc import Callable
 
 from evoflash.evaluation import FINAL, Run, Rung, Status, score
+from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu.process.finals import FinalReport, failed_check, row_of
 from evoflash.gpu.process.rungs import GpuTask
@@ -17,6 +19,7 @@ from evoflash.store.store import Store
 
 log = logging.getLogger(__name__)
 FINALISTS = 5
+_A_SEARCH = 20  # outcomes; the best of fewer is no finalist: its proof would take longer than all of them
 _WITHIN = (
     1.02  # of the fastest: two times of one search, taken beside the same kernel, differ by a quarter of it
 )
@@ -45,6 +48,27 @@ def time_finalists(
     return report
 
 
+def prove_best(
+    evaluates: EmulatedEvaluator | MeasuredEvaluator,
+    store: Store,
+    run: Run,
+    *,
+    said: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Emulate the best by its estimate on what takes too long for every candidate; the store rejects it where
+    it is wrong, and the next one follows, until one is right. Nothing where there is a GPU, whose finalists
+    face hidden shapes, nor after a handful of kernels.
+    """
+    if not isinstance(evaluates, EmulatedEvaluator) or len(store.history(run)) < _A_SEARCH:
+        return
+    said("emulating the best kernel on the check shapes, on all tails and on many keys and rows")
+    for genome, _ in _fastest(store, run, None):
+        failure = evaluates.failure_as_finalist(genome)
+        if failure is None:
+            break
+        store.reject(run, genome.id, rung=failure.rung, reason=f"as a finalist: {failure.reason}")
+
+
 def promote(retimer: MeasuredEvaluator, store: Store, run: Run, *, count: int = FINALISTS) -> list[GpuTask]:
     """The fastest candidates that are right on hidden shapes too, as far as they are within 2 % of the
     fastest of these; the store rejects those that are wrong.
@@ -68,7 +92,7 @@ def promote(retimer: MeasuredEvaluator, store: Store, run: Run, *, count: int = 
     return right
 
 
-def _fastest(store: Store, run: Run, count: int) -> list[tuple[Genome, float]]:
+def _fastest(store: Store, run: Run, count: int | None) -> list[tuple[Genome, float]]:
     correct = [e for _, e in store.history(run) if e.is_correct and not e.duplicate_of and not e.is_censored]
     timed = [(e.genome, e.score_us) for e in correct if e.score_us is not None]
     return sorted(timed, key=lambda pair: pair[1])[:count]

@@ -26,7 +26,6 @@ from concurrent.futures import (
     wait,
 )
 from dataclasses import dataclass, replace
-from pathlib import Path
 from shutil import which
 from typing import Any, Self
 
@@ -60,6 +59,7 @@ from evoflash.gpu.process.warm_up import REFERENCES_LIMIT_S, keep_cases
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
+from evoflash.kernels.nvrtc import has_its_code
 from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.space import Genome
@@ -391,7 +391,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         """A proven kernel of an earlier process is a rival; where its code is still there, an anchor too."""
         if not evaluation.is_correct or evaluation.is_censored or evaluation.duplicate_of:
             return
-        is_there = all(Path(build.cubin_path).is_file() for build in evaluation.builds)
+        is_there = all(map(has_its_code, evaluation.builds))
         anchor = None
         if is_there:
             task = self._asked.task_of(evaluation.genome, evaluation.builds)

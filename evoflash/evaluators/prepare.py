@@ -8,7 +8,7 @@ workload, is worth a proof where it keeps up with the best times of kernels that
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from evoflash.emulator.preflight import preflight
+from evoflash.emulator.preflight import check_finalist, preflight
 from evoflash.evaluation import Build, Candidate, Rung, Status, Verdict
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.gxx import KernelBuildError
@@ -94,6 +94,22 @@ def with_preflight(
         if prepared.failure:
             break
     return prepared
+
+
+def failure_as_finalist(
+    genome: Genome, problem: Problem, gpu: GpuSpec, seed: int, part: tuple[int, int]
+) -> PreparationFailure | None:
+    """Why a genome that came through its pre-flight is wrong all the same, by what only the best ones are
+    emulated on; `part`: the n-th of so many parts of that.
+    """
+    family = load_family(genome.family)
+    for key in problem.compile_keys(gpu.arch):
+        candidate = render(genome, key, gpu)
+        registers = compile_candidate(candidate).registers
+        found = check_finalist(candidate, family, gpu, seed=seed, part=part, registers=registers)
+        if found.complaint:
+            return PreparationFailure(found.status, Rung.PREFLIGHT, found.complaint)
+    return None
 
 
 def compile_only(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Build, ...]:

@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
-from evoflash.exports.exported import ExportRequest, write_bytes, write_text
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import Artefact, artefact, file_names
+from evoflash.written_files import check_replaceable, write_bytes, write_text
 
 
 def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
@@ -20,6 +21,7 @@ def write_artefact(made: Artefact, folder: Path, name: str = "launch.json") -> t
     that a description never names files that are not there.
     """
     files = {folder / made.description["images"][arch]["file"]: cubin for arch, cubin in made.images.items()}
+    check_replaceable(folder / name, *files)
     for path, cubin in files.items():
         write_bytes(path, cubin)
     write_text(folder / name, json.dumps(made.description, indent=2) + "\n")

@@ -6,9 +6,10 @@ It holds evoflash.runtime, the kernel and a function of arrays. Launches nothing
 from pathlib import Path
 
 from evoflash.exports.claims import as_comment, facts
-from evoflash.exports.exported import ExportRequest, write_text
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import Artefact, artefact
 from evoflash.exports.one_file import embed_kernel, runtime_source
+from evoflash.written_files import write_text
 
 _USE = """# Put this file beside your program. It needs Python 3.10, CuPy and an NVIDIA driver of CUDA 12, or
 # later ones, and no compiler.

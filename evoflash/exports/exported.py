@@ -1,27 +1,24 @@
 """The request for an export, which is a genome for a problem and GPUs with what is known of it.
 
-Known is what the database says of the genome, or the shipped archive. A file is written whole or not at all.
-Renders nothing.
+Known is what the database says of the genome, or the shipped archive. Renders and writes nothing.
 """
 
-import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from evoflash.champions import Champion, champion_today
+from evoflash.champions import Champion
+from evoflash.champions.evidence import known_times
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation
+from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import reproducing_command, valid_genome
 from evoflash.operation import CompileKey
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
+from evoflash.store import run_edits
 from evoflash.store.database import is_there
 from evoflash.store.store import open_store
-
-# leaves an unknown ~user as it is; Path raises
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +33,8 @@ class ExportRequest:
     archived: Champion | None = None  # where it is the shipped archive's, measured on another machine
     db: str = ""  # the database that the evaluation is in
     prefix: str | None = None  # of the C symbols of kernel.cu
+    is_other: bool = False  # it was evaluated, and its code was another then
+    run: str | None = None  # number or name of the run whose evaluation of it is meant; None: any
 
     @property
     def gpus(self) -> tuple[GpuSpec, ...]:
@@ -78,6 +77,12 @@ def gpus_of(archs: Sequence[str], genome: Genome, problem: Problem, gpu: GpuSpec
         if not specs:
             known = sorted({load_gpu(name).arch for name in known_gpus()})
             raise UsageError(f"--arch {arch}: no known GPU has it: use {', '.join(known)}.")
+        family = load_family(genome.family)
+        if not family.supports(specs[0]):
+            raise UsageError(
+                f"--arch {arch}: {family.name} has kernels for {', '.join(family.arch)} alone: leave {arch} "
+                "away."
+            )
         if valid_genome(genome.family, genome.as_dict(), problem, specs[0]) != genome:
             raise UsageError(f"--arch {arch}: the genome would be another one there: export it by itself.")
         found[arch] = specs[0]
@@ -86,48 +91,10 @@ def gpus_of(archs: Sequence[str], genome: Genome, problem: Problem, gpu: GpuSpec
 
 def with_evaluation(exported: ExportRequest, db: str) -> ExportRequest:
     """The same with its evaluation, measured before estimated, and its entry in the archive."""
-    evaluation = _stored_evaluation(exported, db)
-    return replace(exported, evaluation=evaluation, archived=_archived_champion(exported), db=db)
-
-
-def _stored_evaluation(exported: ExportRequest, db: str) -> Evaluation | None:
-    if not is_there(db):
-        return None
-    where = str(exported.problem), exported.gpu.name
-    with open_store(db, read_only=True) as store:
-        found = store.find(exported.genome.id)
-    return next((each for each in found if (each.problem, each.gpu) == where and each.is_correct), None)
-
-
-def _archived_champion(exported: ExportRequest) -> Champion | None:
-    known = champion_today(exported.problem, exported.gpu)
-    return known if known is not None and known.genome == exported.genome else None
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """UsageError where the path cannot be written, or would replace a database: that is then still there."""
-    if not path.name:
-        raise UsageError(f"'{path}' is no file: give the name of one.")
-    if _is_database(path):
-        raise UsageError(f"{path} is a database, and would be lost: choose another path.")
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):  # where it could not even be begun
-            beside.unlink()
-        raise UsageError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """As write_bytes(), in UTF-8."""
-    write_bytes(path, text.encode("utf-8"))
-
-
-def _is_database(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except (OSError, ValueError):  # it is not there, or no file can be: writing says so
-        return False
+    found: list[Evaluation] = []
+    if is_there(db):
+        with open_store(db, read_only=True) as store:
+            within = run_edits.find(store.database, exported.run) if exported.run else None
+            found = store.find(exported.genome.id, within)
+    known = known_times(exported.genome, exported.problem, exported.gpu, found)
+    return replace(exported, evaluation=known.measured or known.estimated, archived=known.archived, db=db)

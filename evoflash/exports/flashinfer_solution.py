@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.exports import cupy_file
-from evoflash.exports.exported import ExportRequest, write_text
+from evoflash.exports.exported import ExportRequest
+from evoflash.exports.launch_json import form_of
+from evoflash.written_files import write_text
 
 _FILE = "attention.py"
 RUN = '''
@@ -44,6 +46,7 @@ def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     beside = path.with_name(path.name.removesuffix("solution.json") + "definition.json")
     if beside == path:
         beside = path.with_name(f"{path.stem}.definition.json")
+    form_of(exported.problem.workloads[0])  # none: the operation leaves as C++ alone
     solved = definition(exported)
     write_text(path, json.dumps(solution(exported, solved["name"], path.name), indent=1) + "\n")
     write_text(beside, json.dumps(solved, indent=1) + "\n")

@@ -11,10 +11,11 @@ from pathlib import Path
 from evoflash import runtime
 from evoflash.errors import UsageError
 from evoflash.exports.claims import facts
-from evoflash.exports.exported import ExportRequest, write_bytes
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import Artefact, artefact, file_names
 from evoflash.exports.one_file import MODULES
 from evoflash.exports.torch_op import TORCH_MODULES
+from evoflash.written_files import check_replaceable, write_bytes
 
 VARIANT = "torch-cuda"  # of every PyTorch built for CUDA
 VERSION = 1
@@ -70,6 +71,7 @@ def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
         raise UsageError(f"{path} is there and no folder of such an export: choose another path.")
     made = artefact(exported, file_names("kernel", exported), command=exported.command("hub", path.name))
     texts, cubins = files_of(made)
+    check_replaceable(*(path / name for name in (*texts, *cubins)))
     for name, content in (*cubins.items(), *((name, text.encode()) for name, text in texts.items())):
         target = path / name
         target.parent.mkdir(parents=True, exist_ok=True)

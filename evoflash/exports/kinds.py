@@ -55,5 +55,8 @@ def kind_of(name: str | None, path: str) -> ExportKind:
     for kind in KINDS:
         if path.endswith(kind.endings):
             return kind
-    meant = ", ".join(f"{kind.name} ({' '.join(kind.endings)})" for kind in KINDS)
-    raise UsageError(f"{path} does not say what to write: add --kind, one of {meant}.")
+    endings = ", ".join(f"{kind.endings[0]} ({kind.name})" for kind in KINDS)
+    raise UsageError(
+        f"{path} does not say what to write: end it in one of {endings}, or add --kind with the word in "
+        "brackets."
+    )

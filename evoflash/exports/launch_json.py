@@ -11,7 +11,7 @@ from typing import Any
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Build
-from evoflash.exports.claims import claims
+from evoflash.exports.claims import as_checked, claims
 from evoflash.exports.exported import ExportRequest
 from evoflash.kernels.expression import of_sizes
 from evoflash.kernels.family import load_family
@@ -50,12 +50,13 @@ def artefact(
     """
     form_of(exported.compile_key)
     names = files or file_names("kernel", exported)
-    described, images = {}, {}
+    described, images, builds = {}, {}, []
     for gpu in exported.gpus:
         build = _build(exported, gpu)
+        builds.append(build)
         images[gpu.arch] = Path(build.cubin_path).read_bytes()
         described[gpu.arch] = _image(exported, gpu, build, names[gpu.arch], images[gpu.arch])
-    return Artefact(_description(exported, described, command), images)
+    return Artefact(_description(as_checked(exported, builds[:1]), described, command), images)
 
 
 def _build(exported: ExportRequest, gpu: GpuSpec) -> Build:

@@ -13,13 +13,15 @@ from typing import Any
 
 from evoflash import runtime
 from evoflash.errors import UsageError
+from evoflash.evaluation import Basis
 from evoflash.exports.cubin import write_artefact
-from evoflash.exports.exported import ExportRequest, write_text
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import artefact
 from evoflash.exports.one_file import MODULES
 from evoflash.exports.torch_op import TORCH_MODULES
 from evoflash.runtime.dispatch import FALLBACK
 from evoflash.version import __version__
+from evoflash.written_files import check_replaceable, write_text
 
 KERNELS = "kernels"  # the folder of the members'
 
@@ -67,6 +69,8 @@ _FORMAT, _VERSION = "evoflash portfolio", 1  # of runtime/torch_portfolio.py, wh
 _MODULES = (*MODULES, *TORCH_MODULES, "dispatch", "torch_portfolio")
 _INIT = '''"""Attention for PyTorch: {count} kernels for {gpu}, chosen by evoflash for {shapes} shapes.
 
+{chosen_by}
+
     from {name} import attention
     out = attention(q, k, v, causal=True)         # (batch, heads, seq, head_dim); layout="bshd" for the other
     out, lse = attention(q, k, v, return_lse=True)
@@ -109,6 +113,7 @@ def write(package: Package, path: Path) -> None:
         )
     if path.exists() and not _is_ours(path):
         raise UsageError(f"{path} is there and no folder of such an export: choose another path.")
+    check_replaceable(*(each for each in path.rglob("*") if _is_of_package(path, each)))
     beside = path.with_name(f".{path.name}.new")
     try:
         shutil.rmtree(beside, ignore_errors=True)
@@ -128,6 +133,14 @@ def _is_ours(path: Path) -> bool:
     return path.is_dir() and (not any(path.iterdir()) or (path / "portfolio.json").exists())
 
 
+def _is_of_package(folder: Path, path: Path) -> bool:
+    """Whether writing the package would replace the file."""
+    names = {f"{module}.py" for module in _MODULES} | {"portfolio.json", "__init__.py"}
+    inside = path.relative_to(folder)
+    is_compiled = "__pycache__" in inside.parts
+    return not is_compiled and (inside.parts[0] == KERNELS or str(inside) in names)
+
+
 def _fill(package: Package, folder: Path, name: str) -> None:
     for member in package.members:
         inside = folder / member.folder
@@ -138,7 +151,18 @@ def _fill(package: Package, folder: Path, name: str) -> None:
         write_text(folder / f"{module}.py", text)
     write_text(folder / "portfolio.json", json.dumps(_description(package), indent=1) + "\n")
     gpu, count = package.members[0].exported.gpu.name, len({m.exported.genome.id for m in package.members})
-    write_text(folder / "__init__.py", _INIT.format(count=count, gpu=gpu, shapes=package.shapes, name=name))
+    words = {"count": count, "gpu": gpu, "shapes": package.shapes, "name": name}
+    write_text(folder / "__init__.py", _INIT.format(**words, chosen_by=_chosen_by(package)))
+
+
+def _chosen_by(package: Package) -> str:
+    """Where the times are from by which the kernels were chosen."""
+    if package.summary.get("basis") == Basis.MEASURED.value:
+        return "They were chosen by times that were measured on that GPU."
+    return (
+        "They were chosen by ESTIMATES of a performance model: no time was measured, regrets are estimates\n"
+        "too. Choose again on the GPU before you rely on them."
+    )
 
 
 def _description(package: Package) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from evoflash.exports.claims import as_comment, facts
-from evoflash.exports.exported import ExportRequest, write_text
+from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import Artefact, artefact
 from evoflash.exports.one_file import embed_kernel, runtime_source
+from evoflash.written_files import write_text
 
 TORCH_MODULES = ("torch_fallback", "torch_call", "torch_operators", "torch_op", "torch_doors")
 

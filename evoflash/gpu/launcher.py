@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from evoflash.errors import DeviceError, UsageError
+from evoflash.extras import install
 from evoflash.gpu import driver
 from evoflash.gpu.driver import PackedArguments, pack_arguments
 from evoflash.launch import LaunchConfig, too_many
-from evoflash.paths import cache_advice, keep_cupy_at_home
+from evoflash.paths import cupy_folder_error, keep_cupy_at_home
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
 
 _NOT_READY = 600  # cudaErrorNotReady
@@ -95,11 +96,11 @@ def cupy() -> Any:
         import cupy as module
     except Exception as error:  # ImportError, or CuPy's own, by what is missing
         if isinstance(error, OSError) and error.filename:
-            raise DeviceError(cache_advice(error)) from None
+            raise cupy_folder_error(error) from None
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DeviceError(
-            f'CuPy cannot be loaded ({reason[:120]}): pip install "evoflash[cuda13]" (driver 580 or later) '
-            'or "evoflash[cuda12]".'
+            f"CuPy cannot be loaded ({reason[:120]}): {install('cuda13')}; with a driver before 580 "
+            f"{install('cuda12')}."
         ) from None
     return module
 
@@ -117,13 +118,13 @@ def present_gpu() -> PresentGpu:
         device = runtime.getDevice() if runtime.getDeviceCount() else None
     except runtime.CUDARuntimeError as error:
         raise DeviceError(
-            f"no GPU can be used ({error}): run on a machine with an NVIDIA GPU and its driver; without one "
-            "`evoflash search --evaluator emulated` estimates times."
+            f"no GPU can be used ({error}): run this on a machine with an NVIDIA GPU and its driver; "
+            "`evoflash search --gpu h200` needs none and estimates times."
         ) from None
     if device is None:
         raise DeviceError(
-            "the driver sees no GPU: check CUDA_VISIBLE_DEVICES; without a GPU `evoflash search --evaluator "
-            "emulated` estimates times."
+            "the driver sees no GPU: check CUDA_VISIBLE_DEVICES; `evoflash search --gpu h200` needs none and "
+            "estimates times."
         )
     major, minor = (runtime.deviceGetAttribute(code, device) for code in _CAPABILITY)
     version = runtime.driverGetVersion()

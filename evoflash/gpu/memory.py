@@ -25,13 +25,13 @@ from evoflash.errors import DeviceError
 from evoflash.gpu.driver import PackedArguments, encode_map, pack_arguments
 from evoflash.gpu.launcher import LoadedKernel, cupy, settle
 from evoflash.launch import TensorMapSpec, geometry
+from evoflash.numerics import ARRAY_TYPES
 from evoflash.operation import ELEMENT_BYTES, TensorSpec, Workload, operation_of
 
 GUARD_BYTES = 32768  # on either side of a tensor: more than a tile row of any family overshoots
 SPREAD_BYTES = 4096  # of the random distance before a tensor
 FINE, COARSE = 16, 256  # bytes, whose multiple that distance is
-POISON = 0xFF  # all ones is NaN in fp16, bf16 and fp32
-_KINDS: dict[str, Any] = {"fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}
+POISON = 0xFF  # all ones is NaN in e4m3, fp16, bf16 and fp32
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Layout:
 
     def _view(self, memory: NDArray[np.uint8]) -> NDArray[Any]:
         extents = [self.spec.shape[axis] for axis in self.order]
-        whole = memory.view(_KINDS[self.spec.dtype]).reshape(*extents[:-1], extents[-1] + self.gap)
+        whole = memory.view(ARRAY_TYPES[self.spec.dtype]).reshape(*extents[:-1], extents[-1] + self.gap)
         view: NDArray[Any] = whole[..., : extents[-1]].transpose(np.argsort(self.order))
         return view
 

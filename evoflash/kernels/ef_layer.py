@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from evoflash.paths import DEVICE, cache_dir
+from evoflash.paths import DEVICE, cache_dir, writing_to_cache
 
 _INCLUDE = re.compile(r'^#include "(ef_\w+\.h)"', re.MULTILINE)
 _FRAME = re.compile(r"^(#pragma once|#include .*|namespace ef {|}  // namespace ef)\n", re.MULTILINE)
@@ -237,11 +237,13 @@ def made_headers() -> Path:
     """A folder in the cache that has that header, for compilers that read files; written on first use."""
     text = wgmma_shapes()
     place = cache_dir() / "emulator" / hashlib.sha256(text.encode()).hexdigest()[:24]
-    if not (place / WGMMA_SHAPES).exists():
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:
-            file.write(text)
-        os.replace(file.name, place / WGMMA_SHAPES)
+    kept = place / WGMMA_SHAPES
+    if not kept.exists() or kept.read_bytes() != text.encode():
+        with writing_to_cache():
+            place.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:
+                file.write(text)
+            os.replace(file.name, place / WGMMA_SHAPES)
     return place
 
 

@@ -191,13 +191,7 @@ class Family:
             "zeroed_bytes": self.zeroed(fixed),
             "maps": self.tensor_maps(fixed),
         }
-        launches = tuple(_launch(kernel, names, shared) for kernel in self.kernels if kernel.when(names))
-        if launches and launches[0].dependent:
-            raise TemplateError(
-                f"{self.path.name}: launch.dependent: {launches[0].entry} is the first launch, so there is "
-                "none before it that it could overlap."
-            )
-        return launches
+        return tuple(_launch(kernel, names, shared) for kernel in self.kernels if kernel.when(names))
 
     def tensor_maps(self, names: Mapping[str, Any]) -> tuple[TensorMapSpec, ...]:
         """The tensor maps that a kernel takes, from names(). TemplateError for one that no GPU knows."""

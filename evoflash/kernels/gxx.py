@@ -1,7 +1,7 @@
 """Builds the emulator's runtime and rendered kernels with g++. Runs neither.
 
 Libraries are kept by a hash of sources, compiler version and flags, and put in place whole: several processes
-may build the same one at once.
+may build the same one at once. One that was cut or changed since is built again.
 """
 
 import contextlib
@@ -20,8 +20,9 @@ from functools import cache
 from pathlib import Path
 
 from evoflash.errors import DeviceError, EvoflashError
+from evoflash.kernels.cached_files import is_whole_library, seal_library
 from evoflash.kernels.ef_layer import made_headers, wgmma_shapes
-from evoflash.paths import DEVICE, EMU, cache_dir
+from evoflash.paths import DEVICE, EMU, cache_dir, check_cache_runs, writing_to_cache
 
 # -U_FORTIFY_SOURCE: some distributions add it, and its longjmp and stack checks do not know our stacks.
 _COMMON_FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-U_FORTIFY_SOURCE")
@@ -38,15 +39,27 @@ _KERNEL_FLAGS = (
     *(*_COMMON_FLAGS, "-Og", "-g1", "-w", *_QUICK),
     *("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error", "-fstack-clash-protection"),
 )
+# -Bsymbolic: an entry that is called like a function of the C library is the kernel's own all the same.
+_LINKED = ("-Wl,-Bsymbolic",)
+# A call before every load and store that is left after optimisation, of functions of the emulator's own
+# (emu/plain_accesses.cpp), so that none may hide in a call of memcpy or in code that g++ writes out for it.
+_COPIES = ("memcpy", "memmove", "memset", "memcmp")
+_SEEN = (
+    *("-fsanitize=thread", "-fno-tree-loop-distribute-patterns", "-include", "seen_layer.h"),
+    *(f"-fno-builtin-{name}" for name in _COPIES),
+    *(f"-Wl,--wrap={name}" for name in _COPIES),
+)
+_SEEN_FROM_11 = ("--param=tsan-distinguish-volatile=1",)
 # The line that each primitive is given becomes a number that knows the calls that led to it.
 _CALLERS = ("-D__builtin_LINE()=::efemu::site(__builtin_LINE())",)
 _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
+_NO_TEMPORARY = "Cannot create temporary file"
 # The runtime's files that run at every access and every switch of threads: one unit, so that they are
 # inlined into each other.
 _INNER = frozenset(
     {
         *("barrier", "clocks", "copies", "counters", "fiber", "global"),
-        *("history", "path", "report", "scheduler", "shared", "warp"),
+        *("history", "path", "plain_accesses", "report", "scheduler", "shared", "warp"),
     }
 )
 
@@ -68,13 +81,15 @@ def runtime() -> Path:
         )
     key = _digest(_sources_digest(), compiler_version(), *_RUNTIME_FLAGS)
     library = cache_dir() / "emulator" / key / "runtime.so"
-    if library.exists():
+    if is_whole_library(library):
         return library
-    library.parent.mkdir(parents=True, exist_ok=True)
-    # Of several processes that come at the same time one builds it; the others would only slow it down.
-    with (library.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        log = "" if library.exists() else _compile_runtime(library)
+    with writing_to_cache():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        check_cache_runs(library.parent)
+        # Of several processes that come at the same time one builds it; the others would only slow it down.
+        with (library.parent / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            log = "" if is_whole_library(library) else _compile_runtime(library)
     if log:
         raise DeviceError(
             f"the emulator's runtime does not compile: {_first_error(log)}; use g++ 9 or later."
@@ -119,6 +134,7 @@ def _compile_runtime(library: Path) -> str:
         product = Path(folder) / library.name
         log_of_all = next(filter(None, said), "") or _gxx(*_RUNTIME_FLAGS, *objects, "-o", str(product))
         if not log_of_all:
+            seal_library(product)
             product.replace(library)
     return log_of_all
 
@@ -130,20 +146,22 @@ def _compile_unit(text: str, made: str, log: "Future[str]") -> None:
         log.set_exception(error)
 
 
-def build(source: str, *, name: str, tells_callers: bool = False) -> Path:
+def build(source: str, *, name: str, tells_callers: bool = False, sees_all: bool = False) -> Path:
     """The shared library of a rendered kernel, from the cache if it is there. Raises KernelBuildError.
 
     `name` is a file name for debuggers to show; reports give lines of `source`. With `tells_callers` a run
-    can tell apart the calls that lead to a line (`watched` of the emulator's run()); it is slower.
+    can tell apart the calls that lead to a line (`watched` of the emulator's run()). With `sees_all` the
+    emulator also sees what the text loads and stores without its primitives. Both are slower.
     """
     text = _with_launch_bounds(source)
     version = compiler_version()  # says it where there is no compiler
-    flags = (*_kernel_flags(), *(_CALLERS if tells_callers else ()))
+    flags = (*_kernel_flags(), *(_CALLERS if tells_callers else ()), *(_seen_flags() if sees_all else ()))
     key = _digest(source, text, name, _sources_digest(), version, *flags)
     library = cache_dir() / "emulator" / key / f"{name}.so"
-    if library.exists():
+    if is_whole_library(library):
         return library
-    log = _compile(source, text, library, flags)
+    with writing_to_cache():
+        log = _compile(source, text, library, flags)
     if log:
         raise KernelBuildError(log)
     return library
@@ -159,16 +177,25 @@ def compiler_version() -> str:
 
 
 @cache
+def _gxx_major() -> int:
+    command = ["g++", "-dumpversion"]
+    version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return int(version.split(".")[0])
+
+
+def _seen_flags() -> tuple[str, ...]:
+    return (*_SEEN, *(_SEEN_FROM_11 if _gxx_major() >= 11 else ()))
+
+
+@cache
 def _kernel_flags() -> tuple[str, ...]:
     """g++ 12 and later also fill registers that were never set with garbage instead of zeros.
 
     The gold linker, where there is one, takes 12 ms for a kernel that takes GNU ld 36.
     """
-    command = ["g++", "-dumpversion"]
-    version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    garbage = () if int(version.split(".")[0]) < 12 else ("-ftrivial-auto-var-init=pattern",)
+    garbage = () if _gxx_major() < 12 else ("-ftrivial-auto-var-init=pattern",)
     linker = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
-    return (*_KERNEL_FLAGS, *garbage, *linker)
+    return (*_KERNEL_FLAGS, *garbage, *linker, *_LINKED)
 
 
 def _sources_digest() -> str:
@@ -199,6 +226,7 @@ def _compile(source: str, text: str, library: Path, flags: tuple[str, ...]) -> s
         product = Path(folder) / library.name
         log = _gxx(*flags, "-x", "c++", "-", "-o", str(product), text=f'# 1 "{named}"\n{text}')
         if not log:
+            seal_library(product)
             product.replace(library)
     return log
 
@@ -236,6 +264,8 @@ def _gxx(*arguments: str, text: str | None = None) -> str:
             f"g++ cannot write, the disk is full: free space in {cache_dir()} and in the folder for "
             "temporary files (TMPDIR), then run the same command again."
         )
+    if _NO_TEMPORARY in outcome.stderr:
+        raise DeviceError("g++ has no folder for temporary files: set TMPDIR to one that can be written.")
     return outcome.stderr or f"g++ ended with code {outcome.returncode}" if outcome.returncode else ""
 
 

@@ -1,7 +1,8 @@
 """Compiles CUDA text with NVRTC to machine code and its figures. Needs no GPU and no driver, loads nothing.
 
-One folder of the cache holds one kernel: kernel.cu, kernel.cubin, log.txt, build.json; written beside and
-renamed into place, so that a half-written folder cannot be taken for a kernel.
+One folder of the cache holds one kernel: kernel.cu, kernel.cubin, log.txt, build.json and their digest. It is
+written beside and renamed into place, so that a half-written one cannot be taken for a kernel; what does not
+fit its digest is compiled anew.
 """
 
 import hashlib
@@ -13,7 +14,6 @@ import struct
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -21,9 +21,11 @@ from typing import Any
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate
+from evoflash.extras import install
+from evoflash.kernels.cached_files import is_whole_folder, seal_folder
 from evoflash.kernels.ef_layer import nvrtc_headers, source_sha
 from evoflash.operation import CompileKey
-from evoflash.paths import cache_advice, cache_dir, keep_cupy_at_home
+from evoflash.paths import cache_dir, cache_error, cupy_folder_error, keep_cupy_at_home
 
 # One constant for compiler, cache key and the exported file's banner. No fast-math, no ftz: an
 # approximation is an explicit ef:: call, so that plain nvcc compiles the same program.
@@ -50,6 +52,15 @@ def compile_candidate(candidate: Candidate) -> Build:
         return cached
     build, cubin = _compile(candidate, key)
     return _keep(build, cubin, candidate.source)
+
+
+def has_its_code(build: Build) -> bool:
+    """Whether the file with the build's machine code is there, and holds the code that it was built with."""
+    try:
+        image = Path(build.cubin_path).read_bytes()
+        return len(image) == _elf_size(image) and text_sha(image) == build.text_sha
+    except (OSError, ValueError, IndexError, struct.error):
+        return False
 
 
 def cached_source(build: Build) -> str | None:
@@ -95,11 +106,11 @@ def _nvrtc() -> Any:
         nvrtc.getVersion()
     except Exception as error:  # CuPy raises ImportError, RuntimeError or its own class, by what is missing
         if isinstance(error, OSError) and error.filename:
-            raise DeviceError(cache_advice(error)) from None
+            raise cupy_folder_error(error) from None
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DeviceError(
-            f"NVRTC cannot be used ({reason[:120]}): install the CUDA wheels, "
-            'pip install "evoflash[cuda13]" (driver 580 or later, or none) or "evoflash[cuda12]".'
+            f"NVRTC cannot be used ({reason[:120]}): install the CUDA wheels, {install('cuda13')}; with a "
+            f"driver before 580 {install('cuda12')}."
         ) from None
     return nvrtc
 
@@ -161,15 +172,9 @@ def _folder(key: str) -> Path:
 
 
 def _read(folder: Path, key: CompileKey) -> Build | None:
-    try:
-        fields = json.loads((folder / "build.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    if not is_whole_folder(folder):
         return None
-    if fields["ok"] and not fields["registers"]:
-        # Kept when NVRTC's own cache had left ptxas nothing to say: every kernel has registers.
-        with suppress(OSError):
-            (folder / "build.json").unlink()
-        return None
+    fields = json.loads((folder / "build.json").read_text(encoding="utf-8"))
     fields["compile_key"] = key
     fields["warnings"] = tuple(fields["warnings"])
     return Build(**{**fields, "cubin_path": str(folder / "kernel.cubin") if fields["ok"] else ""})
@@ -185,11 +190,12 @@ def _keep(build: Build, cubin: bytes, source: str) -> Build:
         (beside / "kernel.cubin").write_bytes(cubin)
         (beside / "log.txt").write_text(build.log, encoding="utf-8")
         (beside / "build.json").write_text(json.dumps(asdict(build)), encoding="utf-8")
+        seal_folder(beside)
         _put_in_place(beside, folder)
     except OSError as error:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)  # a full disk needs its bytes
-        raise DeviceError(cache_advice(error)) from None
+        raise cache_error(error) from None
     return replace(build, cubin_path=str(folder / "kernel.cubin") if build.ok else "")
 
 
@@ -197,10 +203,10 @@ def _put_in_place(beside: Path, folder: Path) -> None:
     try:
         os.rename(beside, folder)
     except OSError:
-        if (folder / "build.json").exists():
+        if is_whole_folder(folder):
             shutil.rmtree(beside)  # another process was first: its folder holds the same kernel
             return
-        shutil.rmtree(folder, ignore_errors=True)  # somebody emptied a part of the cache
+        shutil.rmtree(folder, ignore_errors=True)  # somebody emptied or changed a part of the cache
         os.rename(beside, folder)
 
 

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -151,11 +151,19 @@ def _choice(text: str) -> tuple[str, str, str] | None:
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec, *, prefix: str | None = None) -> str:
+def export_kernel(
+    genome: Genome,
+    problem: Problem,
+    gpu: GpuSpec,
+    *,
+    prefix: str | None = None,
+    claims: Sequence[str] = (),
+) -> str:
     """The file's text, byte for byte the same for the same input.
 
     `prefix` begins the names of its C functions and of its kernels, so that several files make one program;
-    by default the functions begin with the family's entry, and the kernels keep their names. UsageError when
+    by default the functions begin with the family's entry, and the kernels keep their names. `claims` are
+    lines of the head, `Checked: ...` and `Time: ...`, which the command does not print. UsageError when
     the problem's workloads need differently compiled kernels, or for a prefix that C has no such name for.
     """
     keys = problem.compile_keys(gpu.arch)
@@ -172,7 +180,7 @@ def export_kernel(genome: Genome, problem: Problem, gpu: GpuSpec, *, prefix: str
     return "".join(
         (
             head,
-            _reproduce(genome, problem, gpu, prefix),
+            _reproduce(genome, problem, gpu, prefix, claims),
             interface(family, begins),
             f"#ifdef __CUDACC__\nnamespace {begins}_impl {{\n\n{whole}\n}}  // namespace {begins}_impl\n",
             launcher(family, genome, problem, gpu, prefix=begins, entries=kernel_names(family, prefix)),
@@ -235,9 +243,23 @@ def valid_genome(family: str, values: Mapping[str, Value], problem: Problem, gpu
     space = loaded.space(problem.compile_keys(gpu.arch), gpu)
     genome = space.genome(values)
     if broken := space.violations(genome):
-        rules = "; ".join(f"{name} ({loaded.check[name].text})" for name in broken)
+        rules = "; ".join(_broken_rule(loaded, name, genome, problem, gpu) for name in broken)
         raise UsageError(f"these values fail {rules} on {gpu.name}: change them.")
     return genome
+
+
+def _broken_rule(family: Family, name: str, genome: Genome, problem: Problem, gpu: GpuSpec) -> str:
+    """A check that the genome fails, with what the names in it stand for: `smem <= 99: smem is 120`."""
+    rule, values = family.check[name], genome.as_dict()
+    seen = [family.names(values, key, gpu) for key in problem.compile_keys(gpu.arch)]
+    names = next((each for each in seen if not rule(each)), seen[0])
+    figures = []
+    for word in dict.fromkeys(_WORD.findall(str(rule.text))):
+        first, *fields = word.split(".")
+        value = reduce(lambda of, field: getattr(of, field, None), fields, names.get(first))
+        if isinstance(value, int | float | str):
+            figures.append(f"{word} is {_word(value)}")
+    return f"{name} ({rule.text}{': ' if figures else ''}{', '.join(figures)})"
 
 
 def setting(params: Sequence[Param], word: str) -> tuple[str, Value]:
@@ -268,19 +290,24 @@ def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _reproduce(genome: Genome, problem: Problem, gpu: GpuSpec, prefix: str | None) -> str:
+def _reproduce(
+    genome: Genome, problem: Problem, gpu: GpuSpec, prefix: str | None, claims: Sequence[str]
+) -> str:
     arch = gpu.arch.removeprefix("sm_")
+    but = f" but for the {len(claims)} lines `Checked` and `Time`" if claims else ""
     lines = (
         "",
-        "This file is complete and yours. The next line prints it again, byte for byte:",
+        f"This file is complete and yours. The next line prints it again, byte for byte{but}:",
         reproducing_command(genome, problem, gpu, prefix=prefix),
         f"NVRTC flags: {' '.join(FLAGS)} -arch={gpu.arch}",
         f"Program:     nvcc -std=c++17 -O2 -gencode=arch=compute_{arch},code=sm_{arch} kernel.cu -o kernel",
+        *claims,
         f"evoflash {__version__}; SPDX-License-Identifier: Apache-2.0",
     )
     return "".join(f"// {line}".rstrip() + "\n" for line in lines)
 
 
+_CLAIMS = re.compile(r"^// (?:Checked|Time): .*$", re.MULTILINE)
 _COMMAND = re.compile(r"^// evoflash export (.*)$", re.MULTILINE)
 
 
@@ -293,6 +320,7 @@ class ExportWords:
     problem: str
     gpu: str
     prefix: str | None = None
+    claims: tuple[str, ...] = ()  # what the file's head says that it was checked on, and its times
 
 
 def export_words(text: str, name: object) -> ExportWords | None:
@@ -313,7 +341,9 @@ def export_words(text: str, name: object) -> ExportWords | None:
         raise UsageError(f"{name}: the command in its banner is not whole: export it again.")
     values = tuple(word for option, word in options if option == "--set")
     named = (single["--family"], values, single["--problem"], single["--gpu"])
-    return ExportWords(*named, prefix=single.get("--prefix"))
+    head = text[: text.find("\n// evoflash ", command.end())]  # what follows them
+    claims = tuple(line.removeprefix("// ") for line in _CLAIMS.findall(head))
+    return ExportWords(*named, prefix=single.get("--prefix"), claims=claims)
 
 
 def genome_of_words(

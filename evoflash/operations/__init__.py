@@ -5,4 +5,5 @@ record `Operation` of evoflash/operation.py.
 
     attention/    All that knows attention
     expectations  What must hold of any operation's outputs, as records
+    linear/       All that knows the linear layer of a decoding step
 """

@@ -11,8 +11,8 @@ in both.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,7 @@ class StrategyComparison(SpaceSummary):
     ahead: int
     standings: tuple[StrategyScore, ...]
     random: StrategyScore  # computed exactly, without a run
+    made_with: Mapping[str, str] = field(default_factory=dict)  # operators and extensions, with digests
 
     @property
     def window_start(self) -> int:
@@ -156,13 +157,15 @@ def best_so_far(found_us: Sequence[Sequence[float]], budget: int, *, worst_us: f
 def replay_times(
     recording: Recording, strategy: str, budget: int, seed: int, ahead: int = 1
 ) -> Iterator[float]:
-    """What each evaluation of one run came to, in us; infinite where it failed or was a lower bound."""
+    """What each evaluation of one run came to, in us; infinite where it failed, was a lower bound, or was not
+    proven to be right.
+    """
     notebook = _Notebook()
     proposes = make_strategy(strategy, recording.space, seed=seed)
     search(proposes, ReplayedEvaluator(recording, ahead=ahead), notebook, None, budget=budget)
     for _, evaluation in notebook.rows:
         us = evaluation.score_us
-        yield math.inf if us is None or evaluation.is_censored else us
+        yield us if us is not None and evaluation.is_correct and not evaluation.is_censored else math.inf
 
 
 def random_expectation(every_us: NDArray[np.float64], budget: int) -> NDArray[np.float64]:

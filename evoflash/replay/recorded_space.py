@@ -33,8 +33,9 @@ class RecordedOutcome:
 
     @property
     def time_us(self) -> float:
-        """The recorded time; infinite where it failed or is a lower bound."""
-        return math.inf if self.score_us is None or self.is_lower_bound else self.score_us
+        """The recorded time; infinite where it failed, was not proven to be right, or is a lower bound."""
+        is_proven = self.status is Status.CORRECT and not self.is_lower_bound
+        return self.score_us if is_proven and self.score_us is not None else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +104,19 @@ class SpaceSummary:
     basis: str
     configurations: int
     correct: int
-    optimum_us: float
+    optimum_us: float  # of the correct ones
+    screened: int = field(default=0, kw_only=True)  # that looked right and were not proven
+    model_version: str = field(default="", kw_only=True)  # of estimates
 
     @property
     def title(self) -> str:
         """In one line."""
-        mark = ", times ESTIMATED by a model" if self.basis == Basis.ESTIMATED.value else ""
+        is_estimated = self.basis == Basis.ESTIMATED.value
+        mark = f", times ESTIMATED by model {self.model_version or 'unknown'}" if is_estimated else ""
+        unproven = f", {self.screened} more looked right and were not proven" if self.screened else ""
         return (
-            f"{self.problem} on {self.device}: {self.configurations} configurations, "
-            f"{self.correct} correct, optimum {self.optimum_us:.4g} us{mark}"
+            f"{self.problem} on {self.device}: {self.configurations} configurations, {self.correct} correct"
+            f"{unproven}, optimum {'~' * is_estimated}{self.optimum_us:.4g} us{mark}"
         )
 
 
@@ -126,18 +131,34 @@ class Recording:
     problem_size: tuple[int, ...] = ()  # what Kernel Tuner knows of the problem
     notes: Mapping[str, str] = field(default_factory=dict)  # by whom, when and how it was recorded
     model_version: str = ""  # of the performance model, where its times are estimates
+    remarks: tuple[str, ...] = field(default=(), compare=False)  # what a person should know of its file
 
     @property
     def scores_us(self) -> list[float]:
-        """The times of its correct genomes, fastest first; lower bounds are not times."""
+        """The times of its correct genomes, fastest first. Lower bounds are not times, and a screened genome
+        was not proven to be right: the optimum is never its.
+        """
         return sorted(o.time_us for o in self.space.outcomes.values() if o.time_us < math.inf)
+
+    @property
+    def screened_count(self) -> int:
+        """How many of its genomes looked right and were not proven."""
+        return sum(o.status is Status.SCREENED for o in self.space.outcomes.values())
 
     @property
     def summary(self) -> SpaceSummary:
         """IndexError where nothing was correct."""
         times_us = self.scores_us
         size = len(self.space.genomes)
-        return SpaceSummary(self.problem, self.device, self.basis.value, size, len(times_us), times_us[0])
+        where = self.problem, self.device, self.basis.value
+        return SpaceSummary(
+            *where,
+            size,
+            len(times_us),
+            times_us[0],
+            screened=self.screened_count,
+            model_version=self.model_version,
+        )
 
 
 PROTOCOL = "recorded"
@@ -191,6 +212,8 @@ class ReplayedEvaluator:
 
 
 def _timing(problem: str, outcome: RecordedOutcome, score_us: float) -> Timing:
-    times_us = outcome.times_us or (score_us,)
+    bound, times_us = outcome.is_lower_bound, outcome.times_us
+    if len(times_us) < 2:  # of one number nobody knows how far it may be off
+        return Timing(problem, PROTOCOL, score_us, None, None, len(times_us), censored=bound)
     p10, median, p90 = (float(np.quantile(times_us, q)) for q in (0.1, 0.5, 0.9))
-    return Timing(problem, PROTOCOL, median, p10, p90, len(times_us), censored=outcome.is_lower_bound)
+    return Timing(problem, PROTOCOL, median, p10, p90, len(times_us), censored=bound)

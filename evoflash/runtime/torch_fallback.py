@@ -67,16 +67,24 @@ def by_sdpa(
     seq_q, seq_kv = q.shape[2], k.shape[2]
     unseen = max(0, seq_q - seq_kv) if causal else 0  # rows before the first that sees a key
     seeing = q[:, :, unseen:] if unseen else q
-    is_square = causal and seeing.shape[2] == seq_kv and seq_q > 1
+    is_square = _is(causal and seeing.shape[2] == seq_kv and seq_q > 1)
+    has_groups = _is(q.shape[1] != k.shape[1])
     mask = None
     if causal and not is_square and seq_q > 1:
         mask = torch.ones(seq_q, seq_kv, dtype=torch.bool, device=q.device).tril(seq_kv - seq_q)
     result = scaled_dot_product_attention(
-        seeing, k, v, attn_mask=mask, is_causal=is_square, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+        seeing, k, v, attn_mask=mask, is_causal=is_square, scale=scale, enable_gqa=has_groups
     )
     if unseen:
         result = torch.cat((torch.zeros_like(q[:, :, :unseen]), result), dim=2)
     return result, _lse(q, k, causal, scale) if return_lse else None
+
+
+def _is(condition: Any) -> bool:
+    """A real bool: of sizes that torch.compile keeps symbolic a comparison is none, which PyTorch refuses."""
+    if condition:  # noqa: SIM103 (makes the compiler decide, which bool(condition) does not)
+        return True
+    return False
 
 
 def _align(tensor: Tensor) -> Tensor:

@@ -76,15 +76,22 @@ def _files() -> dict[str, Path]:
 
 @cache
 def load_gpu(name: str) -> GpuSpec:
-    """The spec of a known GPU; UsageError lists the known ones, or says what the file lacks."""
+    """The spec of a known GPU, by its name here or by the driver's, as `NVIDIA H200`.
+
+    UsageError lists the known ones, or says what the file lacks.
+    """
     files = _files()
-    if name.lower() not in files:
-        hint = did_you_mean(name, files)
-        raise UsageError(
-            f"no GPU is called '{name}'.{hint} Known: {', '.join(sorted(files))}. "
-            f"`evoflash new gpu {name.lower()}` writes the file of a new one."
-        )
-    return read_gpu(files[name.lower()])
+    if name.lower() in files:
+        return read_gpu(files[name.lower()])
+    for spec in map(read_gpu, files.values()):
+        if name.lower() in map(str.lower, spec.device_names):
+            return spec
+    hint = did_you_mean(name, files)
+    word = re.sub(r"\W+", "_", name.lower()).strip("_") or "mine"
+    raise UsageError(
+        f"no GPU is called '{name}'.{hint} Known: {', '.join(sorted(files))}. "
+        f"`evoflash new gpu {word}` writes the file of a new one."
+    )
 
 
 def read_gpu(path: Path) -> GpuSpec:

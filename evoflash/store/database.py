@@ -8,8 +8,8 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from os.path import expanduser
 from pathlib import Path
@@ -21,6 +21,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from evoflash.errors import StoreError, without_passwords
+from evoflash.extras import install
 from evoflash.paths import DB, shipped_folder
 from evoflash.store.locks import FileLocks, RunLocks, SessionLocks, application_name
 from evoflash.store.rows import DamagedRowError
@@ -288,6 +289,26 @@ def _check_file(file: Path, *, read_only: bool) -> None:
         raise StoreError(f"no database at {file}: run `evoflash search` first, or name another with --db.")
     if not read_only:
         file.parent.mkdir(parents=True, exist_ok=True)
+        _check_ours(file)
+
+
+def _check_ours(file: Path) -> None:
+    """StoreError for the SQLite file of another program, to which nothing is written, not even how it keeps
+    its journal.
+    """
+    if not file.exists() or not file.stat().st_size:
+        return
+    with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as connection:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    tables = [name for (name,) in found]
+    if tables and VERSION_TABLE not in tables:
+        raise StoreError(not_ours(str(file), tables))
+
+
+def not_ours(label: str, tables: Sequence[str]) -> str:
+    """That a database is another program's, in words."""
+    several = ", ".join(sorted(tables)[:3]) + (" and more" if len(tables) > 3 else "")
+    return f"{label} is another program's database, with its tables {several}: name another with --db."
 
 
 def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
@@ -297,7 +318,7 @@ def _engine(target: str, file: Path | None, *, read_only: bool) -> sa.Engine:
     try:
         engine = sa.create_engine(url, **options)
     except (SQLAlchemyError, ImportError) as error:
-        remedy = "pip install 'evoflash[postgres]'" if name == "postgresql" else "install one"
+        remedy = install("postgres") if name == "postgresql" else "install one"
         raise StoreError(f"no driver for '{name}' databases: {remedy}, or use a path ({error}).") from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", lambda raw, _: _set_up_sqlite(raw, read_only=read_only))
@@ -314,7 +335,7 @@ def _file_url(file: Path, *, read_only: bool) -> sa.URL:
     # (a read-only medium) and nobody is writing, the file is read as immutable.
     frozen = not os.access(file.parent, os.W_OK) and not Path(f"{file}-wal").exists()
     query = {"uri": "true"} | ({"immutable": "1"} if frozen else {"mode": "ro"})
-    return sa.URL.create("sqlite", database=f"file:{quote(str(file))}", query=query)
+    return sa.URL.create("sqlite", database=f"file:{quote(os.fsencode(file))}", query=query)
 
 
 def _set_up_sqlite(raw: Any, *, read_only: bool) -> None:
@@ -353,6 +374,9 @@ def _bring_up_to_date(database: Database, target: str, *, read_only: bool) -> No
     with database.reading() as connection:
         revision = _revision(connection)
         has_view = _has_view(connection)
+        others = [] if revision else sa.inspect(connection).get_table_names()
+    if others and not read_only:
+        raise StoreError(not_ours(database.label, others))
     _check_revision(revision, database.label, read_only=read_only)
     if revision == HEAD and (read_only or has_view):
         return

@@ -16,6 +16,7 @@ import numpy as np
 
 from evoflash.errors import UsageError, without_passwords
 from evoflash.evaluation import (
+    MODEL,
     SCORED,
     Baseline,
     Basis,
@@ -81,10 +82,11 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _mean(values: Iterable[float]) -> float | None:
-    """The geometric mean; None unless every value is positive and finite."""
-    known = list(values)
-    if not known or not all(0 < value < math.inf for value in known):
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The geometric mean; None unless every value is known, positive and finite."""
+    given = list(values)
+    known = [value for value in given if value is not None and 0 < value < math.inf]
+    if not known or len(known) < len(given):
         return None
     # One value is itself: through exp and log its last digits would change.
     return known[0] if len(known) == 1 else math.exp(math.fsum(map(math.log, known)) / len(known))
@@ -103,7 +105,7 @@ def run_row(
     start: RunStart,
 ) -> dict[str, Any]:
     return columns(key) | {
-        **dict.fromkeys(("name", "objectives"), ""),
+        **dict.fromkeys(("name", "objectives", "ended", "ends"), ""),
         "final_pairs_json": "[]",
         **{name: _plain(getattr(start, name)) for name in ("ahead", "machines")},
         **{f"{name}_json": _json(getattr(start, name)) for name in ("archive", "learns_from_shipped")},
@@ -305,7 +307,10 @@ def _compile_key(problem: str, arch: str, position: int, text: str) -> CompileKe
 
 
 def timing_of(row: Row) -> Timing:
-    timing: Timing = _record(Timing, _with_nan(row), terms=json.loads(row["terms_json"]))
+    whole = {**_with_nan(row), **{name: row[name] for name in ("p10_us", "p90_us")}}
+    if row["protocol"] == MODEL or row["n"] < 2:  # an older evoflash stored the one number there is thrice
+        whole |= {"p10_us": None, "p90_us": None, "n": 0 if row["protocol"] == MODEL else row["n"]}
+    timing: Timing = _record(Timing, whole, terms=json.loads(row["terms_json"]))
     return timing
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 from evoflash.evaluation import RunKey
 from evoflash.paths import DB, shipped_folder
 
-HEAD = "0004"  # the newest revision in db/versions
+HEAD = "0005"  # the newest revision in db/versions
 VERSION_TABLE = "evoflash_version"
 RUN_KEY = tuple(each.name for each in fields(RunKey))  # columns of runs
 
@@ -70,6 +70,7 @@ runs = Table(
     *(_integer("most_seeds"), _text("family"), _text("name"), _text("archive_json")),
     *(_text("learns_from_json"), _text("learns_from_shipped_json"), Column("ahead", sa.Integer)),
     *(_text("machines"), _text("objectives"), _text("final_pairs_json")),
+    *(Column(name, sa.Text, nullable=False, server_default="") for name in ("ended", "ends")),
     UniqueConstraint(*RUN_KEY, "number", name="uq_runs_key"),
 )
 lineage = Table(

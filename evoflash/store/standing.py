@@ -5,7 +5,7 @@ What a run took are seconds of the GPU and of the CPU, added up over its command
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
@@ -74,10 +74,16 @@ class RunStatus:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds to the budget at that rate; None where that is not known."""
-        if not self.per_s or not self.run.budget:
-            return None
-        return max(0, self.run.budget - self.evaluated) / self.per_s
+        """Seconds to the budget at that rate or to the end of the time limit, whichever comes first.
+
+        None where neither is known.
+        """
+        found = []
+        if self.per_s and self.run.budget:
+            found.append((self.run.budget - self.evaluated) / self.per_s)
+        if self.run.ends:
+            found.append((datetime.fromisoformat(self.run.ends) - datetime.now(UTC)).total_seconds())
+        return max(0.0, min(found)) if found else None
 
 
 def standings(database: Database, *ids: int) -> list[RunStatus]:

@@ -301,6 +301,10 @@ class Store:
         """What was asked for last is kept with the run."""
         self.database.write(lambda connection: update_run(connection, run, objectives=objectives))
 
+    def note_limits(self, run: Run, *, ended: str, ends: str = "") -> None:
+        """What ended the run's newest search, empty while it goes on, and when its time limit ends."""
+        self.database.write(lambda connection: update_run(connection, run, ended=ended, ends=ends))
+
     def keep_final_pairs(self, run: Run, pairs: Sequence[Mapping[str, Any]]) -> None:
         """How the run's winner compared is kept with the run, in place of what was kept before."""
         text = json.dumps(list(pairs), separators=(",", ":"))
@@ -312,11 +316,12 @@ class Store:
         with self.database.reading() as connection:
             return connection.scalar(chosen) or 0
 
-    def find(self, genome_id_prefix: str) -> list[Evaluation]:
-        """Evaluations of the genomes whose id starts so, in any run: measured first, newest first."""
-        wanted = _EVAL.genome_id.startswith(genome_id_prefix.lower(), autoescape=True)
+    def find(self, genome_id_prefix: str, run: Run | None = None) -> list[Evaluation]:
+        """Evaluations of the genomes whose id starts so, in any run or one: measured first, newest first."""
+        wanted = [_EVAL.genome_id.startswith(genome_id_prefix.lower(), autoescape=True)]
+        wanted += [] if run is None else [_EVAL.run_id == run.id]
         with self.database.reading() as connection:
-            found = load(connection, wanted)[::-1]
+            found = load(connection, *wanted)[::-1]
             originals = {
                 run_id: load(connection, _EVAL.run_id == run_id) for run_id, e in found if e.duplicate_of
             }
@@ -368,6 +373,12 @@ class Store:
         """Every run, newest first."""
         with self.database.reading() as connection:
             return [rows.run_of(row) for row in connection.execute(newest_runs()).mappings()]
+
+    def runs_with_outcomes(self) -> set[int]:
+        """Ids of the runs that evaluated at least one candidate."""
+        chosen = sa.select(_EVAL.run_id).where(_EVAL.kind == "candidate").distinct()
+        with self.database.reading() as connection:
+            return set(connection.scalars(chosen))
 
     def baselines(self, run: Run) -> list[Baseline]:
         """The library kernels timed in the run, fastest first."""

@@ -151,7 +151,7 @@ def names_of_large(workload: Workload) -> tuple[str, ...]:
 
 
 # A large test input is up to a gigabyte of host memory: few are kept.
-@lru_cache(maxsize=12)
+@lru_cache(maxsize=18)
 def large_case(workload: Workload, name: str, seed: int) -> tuple[TestInput, ExpectedOutputs]:
     """A timed workload's test input, and what is right at a sample of rows."""
     return get_or_make(key_of_large(workload, name, seed), lambda: _draw_large(workload, name, seed))

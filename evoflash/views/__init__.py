@@ -14,6 +14,7 @@ A view decides nothing; what it shows it is given.
     portfolio    Shows a portfolio as tables
     progress     Shows a search's progress on stderr, on a terminal as a chart and a line with a bar
     recordings   Shows strategies on recorded spaces as tables
+    repeats      Shows searches that were repeated with several seeds, alone or two beside one another
     runs         Shows a database's runs as a table, each in some lines, and whether its rows are whole
     search       Shows what came of a recorded space, or of several problems, as a table or lines
     tables       Writes a table as wide as where it is printed

@@ -7,9 +7,11 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from evoflash.app.catalogue import problem_name
 from evoflash.app.insights import Generation, GroupStats, Insights, sentences
 from evoflash.evaluation import Basis
 from evoflash.views import tables
+from evoflash.views.terminal import four_digits
 
 OFTEN = 3  # uses from which the tables show an operator against a bottleneck; --json has all
 
@@ -18,9 +20,12 @@ def print_insights(insights: Insights, console: Console) -> None:
     """A table each for operators, bottlenecks, both together and arms; the winner's lineage; sentences."""
     key, mark = insights.run.key, "~" if insights.is_estimated else ""
     of = " from a recording of a model's ESTIMATES" if mark and key.basis is Basis.REPLAYED else ""
-    console.print(escape(f"{key.problem} on {key.gpu}: {key.search_name} seed {key.seed}, {key.basis}{of}"))
+    what = problem_name(key.problem)
+    head = f"run {insights.run.id}: {what} on {key.gpu}, {key.search_name} seed {key.seed}, {key.basis}{of}"
+    wraps = console.is_terminal
+    console.print(escape(head), highlight=False, soft_wrap=not wraps)
     if not insights.operators:
-        console.print(escape(f"{insights.evaluated} evaluated, none by a mutation operator."))
+        console.print(f"{insights.evaluated} evaluated, none by a mutation operator.", highlight=False)
     else:
         often = [pair for pair in insights.pairs if pair.uses >= OFTEN]
         for title, records in (
@@ -32,9 +37,9 @@ def print_insights(insights: Insights, console: Console) -> None:
             tables.print_table(_columns(records, mark), console, title=title)
             console.print()
     for step in insights.lineage:
-        console.print(escape(_step(step, mark)), highlight=False)
+        console.print(escape(_step(step, mark)), highlight=False, soft_wrap=not wraps)
     for sentence in sentences(insights):
-        console.print(escape(sentence), highlight=False, soft_wrap=not console.is_terminal)
+        console.print(escape(sentence), highlight=False, soft_wrap=not wraps)
 
 
 def _columns(records: Iterable[GroupStats], mark: str) -> list[tables.Column]:
@@ -59,12 +64,12 @@ def _percent(log_gain: float | None) -> str:
 
 
 def _us(score_us: float | None, mark: str) -> str:
-    return "" if score_us is None else f"{mark}{score_us:.4g}"
+    return "" if score_us is None else f"{mark}{four_digits(score_us)}"
 
 
 def _step(step: Generation, mark: str) -> str:
     changes = ", ".join(f"{name} {_word(old)} -> {_word(new)}" for name, (old, new) in step.changes.items())
-    return f"  {step.genome_id}  {_us(step.score_us, mark):>9} us  {step.operator:22} {changes}"
+    return f"  {step.genome_id}  {_us(step.score_us, mark):>9} us  {step.operator:22} {changes}".rstrip()
 
 
 def _word(value: Any) -> str:

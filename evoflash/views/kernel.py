@@ -1,18 +1,20 @@
 """Shows one kernel, two compared, the outcome of a search or a run's failures, as text. Changes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from evoflash.app.best import BestKernel, provenance
+from evoflash.app.best import BestKernel
 from evoflash.app.compare import ComparisonResult, ComparisonRun, PairResult
 from evoflash.app.evaluate import EvaluationResult
 from evoflash.app.export import export_commands
-from evoflash.app.known import FailureCounts, nearest_seed
+from evoflash.app.known import FailureCounts, KnownKernel, nearest_seed
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
-from evoflash.evaluation import Basis, Build, Evaluation, Timing, Verdict
+from evoflash.champions.evidence import archived_kernel, error_in_words, known_times, percent_of
+from evoflash.errors import UsageError
+from evoflash.evaluation import Basis, Build, Evaluation, Run, Timing, Verdict
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.gpu.timing.paired import PairedComparison
-from evoflash.notices import is_verbose, say
+from evoflash.notices import db_words, is_verbose, say
 from evoflash.problem import parse_problem
 from evoflash.settings import is_on
 from evoflash.space import Genome, Value
@@ -20,12 +22,15 @@ from evoflash.views.leaderboard import front_in_words
 from evoflash.views.runs import cost_in_words
 
 
-def describe(evaluations: list[Evaluation]) -> str:
-    """Everything known, one block for each evaluation."""
-    is_known = len({(e.problem, e.gpu) for e in evaluations}) == 1
-    return "\n\n".join(
-        "\n".join([*_head(e), *_checks(e.verdicts), *_tail(e, is_known=is_known)]) for e in evaluations
-    )
+def describe(kernel: KnownKernel) -> str:
+    """Everything known, one block for each evaluation, and for what else there are some."""
+    blocks = ["\n".join([*_head(e), *_checks(e.verdicts), *_tail(e)]) for e in kernel.evaluations]
+    if not blocks and kernel.archived is not None:
+        blocks = [
+            "\n".join(_archived_lines(kernel.archived, "correct where it was measured, not checked here"))
+        ]
+    also = [f"also      evaluated with --problem {what} --gpu {gpu}" for what, gpu in kernel.others]
+    return "\n\n".join([*blocks, *(["\n".join(also)] if also else [])])
 
 
 def brief(evaluation: Evaluation) -> str:
@@ -57,6 +62,7 @@ def describe_result(result: RunResult) -> str:
     """What a search came to: its best kernel and how it stands against baselines."""
     assert result.best is not None, "a search without a kernel is an error, not a report"
     lines = [brief(result.best), *map(_against, result.against_libraries)]
+    lines += [f"ties      {words}" for words in result.tied]
     if result.finals is not None:
         if said := result.finals_say:
             lines.append(f"finals    {said}")
@@ -69,11 +75,14 @@ def describe_result(result: RunResult) -> str:
     return "\n".join(lines)
 
 
-def describe_outcome(outcome: EvaluationResult) -> str:
-    """One evaluated genome."""
-    if outcome.result.best is None:
-        return brief(outcome.evaluation)
-    return describe_result(outcome.result)
+def describe_outcome(outcome: EvaluationResult, chosen: Sequence[str] = ()) -> str:
+    """One evaluated genome; `chosen` are the values that were asked for, as `warps=4`."""
+    is_correct = outcome.result.best is not None
+    text = describe_result(outcome.result) if is_correct else brief(outcome.evaluation)
+    if not chosen:
+        return text
+    head, rest = text.split("\n", 1)
+    return f"{head}\nset       {' '.join(chosen)}; all other genes have their first value\n{rest}"
 
 
 def describe_end(result: RunResult, price_per_hour: float | None = None) -> str:
@@ -83,10 +92,21 @@ def describe_end(result: RunResult, price_per_hour: float | None = None) -> str:
     """
     if took := cost_in_words(result.cost, price_per_hour):
         say(f"it took {took}.")
+    if result.run is not None:
+        say(next_steps(result.run))
     if not is_on("quiet"):
         return describe_result(result)
     assert result.best is not None, "a search without a kernel is an error, not a report"
     return in_a_line(result.best)
+
+
+def next_steps(run: Run) -> str:
+    """Which run it was, and the commands that one is likely to want now."""
+    db, number = db_words(), run.id
+    steps = [f"`evoflash report {number}{db}`", f"`evoflash best --run {number} --export kernel.cu{db}`"]
+    if run.key.basis is Basis.ESTIMATED:
+        steps.append(f"where an {run.key.gpu} is `evoflash remeasure{db}`")
+    return f"run {number}; next {', '.join(steps)}."
 
 
 def in_a_line(evaluation: Evaluation) -> str:
@@ -109,9 +129,11 @@ def values_line(genome: Genome, problem: str, gpu: str) -> str:
     if genome.values == seed.values:
         return f"values    those of seed {seed.id}"
     same = set(seed.values) & set(genome.values)
+    if not same:
+        return f"values    {_words(mine)}"
     others = {name: value for name, value in genome.values if (name, value) not in same}
     agree = f"{len(same)} of {len(mine)} as in seed {seed.id[:8]}"
-    return f"values    {_words(others or mine)} ({agree}; -v shows all)"
+    return f"values    {_words(others or mine)} ({agree}; show -v lists all)"
 
 
 def _words(values: dict[str, Value]) -> str:
@@ -122,14 +144,23 @@ def _after(text: str, separator: str) -> str:
     return separator + text if text else ""
 
 
+def _flops(workload: str) -> float | None:
+    """Of one call; None for a workload of a recorded space of another kernel."""
+    try:
+        return parse_problem(workload).workloads[0].reported_flops
+    except UsageError:
+        return None
+
+
 def _timing(timing: Timing, *, is_estimate: bool) -> str:
     mark = "~" if is_estimate else ""
-    tflops = parse_problem(timing.workload).workloads[0].reported_flops / timing.median_us / 1e6
-    spread = f", p10 {timing.p10_us:.2f}, p90 {timing.p90_us:.2f}, n {timing.n}" if timing.n > 1 else ""
+    spread = f"{_spread(timing)}, n {timing.n}" if timing.n > 1 else ""
     clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
     terms = ", ".join(f"{name} {us:.1f}" for name, us in sorted(timing.terms.items(), key=lambda x: -x[1]))
     bound = " at least" if timing.censored else ""
-    speed = f"{mark}{timing.median_us:.2f} us = {mark}{tflops:.1f} TFLOPS"
+    speed = f"{mark}{timing.median_us:.2f} us"
+    if (flops := _flops(timing.workload)) is not None:
+        speed += f" = {mark}{flops / timing.median_us / 1e6:.1f} TFLOPS"
     return (
         f"{timing.protocol}:{bound} {speed}{spread}{clock}"
         + _after(terms, "; terms in us: ")
@@ -143,12 +174,30 @@ def _head(evaluation: Evaluation) -> list[str]:
         values_line(evaluation.genome, evaluation.problem, evaluation.gpu),
         f"problem   {evaluation.problem}   on {evaluation.gpu}",
         f"status    {evaluation.status}, reached {evaluation.rung}" + _after(evaluation.reason, ": "),
-        f"time      {evaluation.time}",
-    ]
-    lines += [
-        f"          {_timing(timing, is_estimate=evaluation.is_estimate)}" for timing in evaluation.timings
+        *_times(evaluation),
     ]
     return [*lines, *map(describe_build, evaluation.builds)]
+
+
+def _times(evaluation: Evaluation) -> Iterator[str]:
+    """Its time; of an estimate first what is known better, and how far the model is off elsewhere."""
+    known, label = None, "time"
+    if evaluation.is_estimate:
+        known = archived_kernel(evaluation.genome, evaluation.problem, evaluation.gpu)
+    if known is not None:
+        yield f"time      {known.time}"
+        yield f"          {known.protocol}" + _after(known.rivals_in_words, "; ")
+        label = "estimate"
+    more = (
+        f", {percent_of(evaluation.score_us / known.us)} than measured"
+        if known and evaluation.score_us
+        else ""
+    )
+    yield f"{label:10}{evaluation.time}{more}"
+    for timing in evaluation.timings:
+        yield f"          {_timing(timing, is_estimate=evaluation.is_estimate)}"
+    if evaluation.basis is Basis.ESTIMATED and evaluation.score_us:
+        yield from (f"model     {words}" for words in error_in_words(evaluation.gpu))
 
 
 def describe_build(build: Build) -> str:
@@ -174,9 +223,9 @@ def describe_checks(verdicts: Sequence[Verdict]) -> str:
     return f"checked   {shapes} shapes, all passed; worst rel L2 {worst.rel_l2:.1e} ({worst.workload})"
 
 
-def _tail(evaluation: Evaluation, *, is_known: bool = True) -> list[str]:
+def _tail(evaluation: Evaluation) -> list[str]:
     genome, problem, gpu = evaluation.genome, evaluation.problem, evaluation.gpu
-    lines = [f"again     {line}" for line in export_commands(genome, problem, gpu, is_known=is_known)]
+    lines = [f"again     {line}" for line in export_commands(genome, problem, gpu)]
     if spent := seconds_by_rung(evaluation):
         lines.insert(0, f"spent     {', '.join(f'{rung} {s:.2f} s' for rung, s in spent.items())}")
     if evaluation.basis is Basis.ESTIMATED and evaluation.is_correct:
@@ -199,31 +248,40 @@ def describe_best(answer: BestKernel) -> str:
     if answer.archived is None:
         return brief(answer.evaluation)
     if answer.result is None:
-        return describe_archived(answer.archived, answer.evaluation)
-    return f"{describe_result(answer.result)}\narchive   {archived_time(answer.archived)}"
+        return describe_archived(answer.archived, answer.evaluation, answer.estimated)
+    return f"{describe_result(answer.result)}\narchive   {answer.archived.time}"
 
 
-def describe_archived(known: Champion, checked: Evaluation) -> str:
-    """A kernel of the archive that was checked here and not timed."""
-    baselines = ", ".join(f"{name} {us:.2f} us" for name, us in known.rivals_us.items())
-    lines = [
+def describe_archived(known: Champion, checked: Evaluation, estimated: Evaluation | None = None) -> str:
+    """A kernel of the archive that was checked here and not timed, and the database's fastest estimate."""
+    more = [f"estimate  {_estimate_beside(estimated, known)}"] if estimated else []
+    here = [*more, *map(describe_build, checked.builds), describe_checks(checked.verdicts)]
+    return "\n".join(_archived_lines(known, "correct in the emulator, not run on a GPU here", here))
+
+
+def _archived_lines(known: Champion, status: str, here: Sequence[str] = ()) -> list[str]:
+    """A kernel of the archive, with what was found out here."""
+    again = export_commands(known.genome, known.problem, known.gpu)
+    return [
         f"kernel    {known.genome.id}  {known.genome.family}",
         values_line(known.genome, known.problem, known.gpu),
         f"problem   {known.problem}   on {known.gpu}",
-        "status    correct in the emulator, not run on a GPU here",
-        f"time      {archived_time(known)}",
-        f"          {known.protocol}" + (f"; in the same run {baselines}" if baselines else ""),
-        *map(describe_build, checked.builds),
-        describe_checks(checked.verdicts),
+        f"status    {status}",
+        f"time      {known.time}",
+        f"          {known.protocol}" + _after(known.rivals_in_words, "; "),
+        *here,
         f"source    {known.source}",
+        *(f"again     {command}" for command in again),
     ]
-    again = export_commands(known.genome, known.problem, known.gpu)
-    return "\n".join([*lines, *(f"again     {command}" for command in again)])
 
 
-def archived_time(known: Champion) -> str:
-    """The archive's time with its mark: it was measured on another machine."""
-    return f"{known.us:.2f} us, {provenance(known)}"
+def _estimate_beside(estimated: Evaluation, known: Champion) -> str:
+    """What the database's fastest estimate is worth beside a measured kernel."""
+    if estimated.genome == known.genome:
+        return (
+            f"of this kernel: {known_times(known.genome, known.problem, known.gpu, [estimated]).calibration}"
+        )
+    return f"{estimated.genome.id} of the database is {estimated.time}; `evoflash best --no-archive` shows it"
 
 
 _HOW_TIMED = {
@@ -255,7 +313,11 @@ def _pair(result: PairResult) -> list[str]:
 def _pair_times(timing: Timing) -> str:
     clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
     throttled = f"; {timing.throttle}" if timing.throttle else ""
-    return f"{timing.median_us:.2f} us, p10 {timing.p10_us:.2f}, p90 {timing.p90_us:.2f}{clock}{throttled}"
+    return f"{timing.median_us:.2f} us{_spread(timing)}{clock}{throttled}"
+
+
+def _spread(timing: Timing) -> str:
+    return "" if timing.spread_us is None else ", p10 {:.2f}, p90 {:.2f}".format(*timing.spread_us)
 
 
 def _pair_answer(result: PairResult) -> str:

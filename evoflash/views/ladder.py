@@ -4,7 +4,6 @@ matplotlib is asked for only when a chart is wanted: it comes with the extra `pl
 """
 
 import io
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -12,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 from evoflash.app.ladder import Climb, LadderResult, RenderedStep
+from evoflash.champions.evidence import error_in_words
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
+from evoflash.extras import install
 from evoflash.views import tables
+from evoflash.written_files import check_replaceable, write_bytes
 
 _FORMATS = (".svg", ".png")
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}  # lines of a diff
@@ -38,9 +41,8 @@ def _basis(climb: Climb) -> str:
 def _time(result: LadderResult) -> str:
     if result.evaluation.score_us is None or not result.is_correct:
         return ""
-    mark = "~" if result.evaluation.basis is Basis.ESTIMATED else ""
     bound = ">= " if result.evaluation.is_censored else ""
-    return f"{bound}{mark}{result.evaluation.score_us:.2f}"
+    return f"{bound}{_mark(result)}{result.evaluation.score_us:.2f}"
 
 
 def _status(result: LadderResult) -> str:
@@ -50,8 +52,20 @@ def _status(result: LadderResult) -> str:
     return f"FAILED: {evaluation.status} at {evaluation.rung}: {evaluation.reason}"
 
 
-def _factor(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}x"
+def _mark(result: LadderResult) -> str:
+    return "~" if result.evaluation.is_estimate else ""
+
+
+def _factor(result: LadderResult, value: float | None) -> str:
+    return "" if value is None else f"{_mark(result)}{value:.2f}x"
+
+
+def notes(climb: Climb) -> list[str]:
+    """How far estimates may be off; nothing where times were measured."""
+    if climb.basis is Basis.MEASURED:
+        return []
+    said = [f"{words[0].upper()}{words[1:]}." for words in error_in_words(climb.gpu)]
+    return [*said, "Of kernels unlike those, as the first steps are, it may be off by much more."]
 
 
 def line(result: LadderResult) -> str:
@@ -71,12 +85,18 @@ def print_table(climb: Climb, console: Console) -> None:
         replace(column("step", lambda result: result.step.name), is_number=False),
         column("what changed", lambda result: result.step.change, 1, prose=24),
         column("us", _time),
-        column("over previous", lambda result: _factor(result.over_previous), 2),
-        column("over first", lambda result: _factor(result.over_first), 3),
-        column("TFLOPS", lambda result: "" if result.tflops is None else f"{result.tflops:.2f}", 4),
+        column("over previous", lambda result: _factor(result, result.over_previous), 2),
+        column("over first", lambda result: _factor(result, result.over_first), 3),
+        column("TFLOPS", lambda result: _rate(result), 4),
         column("status", _status, 0, prose=12),
     ]
     tables.print_table(columns, console, title=title(climb))
+    for line in notes(climb):
+        console.print(escape(line), highlight=False)
+
+
+def _rate(result: LadderResult) -> str:
+    return "" if result.tflops is None else f"{_mark(result)}{result.tflops:.2f}"
 
 
 def print_sources(shown: Sequence[RenderedStep], console: Console) -> None:
@@ -97,7 +117,8 @@ def check_plot(path: Path) -> None:
     if not path.resolve().parent.is_dir():
         raise UsageError(f"--plot {path}: there is no folder {path.resolve().parent}; make it first.")
     if find_spec("matplotlib") is None:
-        raise UsageError('--plot needs matplotlib: pip install "evoflash[plots]".')
+        raise UsageError(f"--plot needs matplotlib: {install('plots')}.")
+    check_replaceable(path)
 
 
 def plot(climb: Climb, path: Path) -> None:
@@ -112,9 +133,7 @@ def plot(climb: Climb, path: Path) -> None:
         picture = io.BytesIO()
         metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
         figure.savefig(picture, format=path.suffix[1:], dpi=150, metadata=metadata)
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_bytes(picture.getvalue())
-    os.replace(beside, path)
+    write_bytes(path, picture.getvalue())
 
 
 def _draw(climb: Climb, axes: Any) -> None:
@@ -135,7 +154,7 @@ def _draw(climb: Climb, axes: Any) -> None:
             edgecolor="white",
             hatch="//" if is_estimate else "",
         )
-        factor = f"  ({result.over_first:.1f}x)" if result.over_first else ""
+        factor = f"  ({_mark(result)}{result.over_first:.1f}x)" if result.over_first else ""
         axes.text(time * 1.05, place, f"{_time(result)} us{factor}", va="center")
     axes.set_xscale("log")
     axes.set_xlim(left, largest * 6)

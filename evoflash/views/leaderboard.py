@@ -11,8 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from evoflash.app.leaderboard import RANKING, Objective, Rankings, databases_of, short_names
+from evoflash.champions import ARCHIVED
+from evoflash.champions.evidence import archived_for, error_in_words, percent_of, ties
 from evoflash.evaluation import Basis
 from evoflash.views import tables
+from evoflash.views.terminal import four_digits
 
 Row = Mapping[str, Any]
 NOTHING = "No correct kernel is stored for this: run `evoflash search`, or ask for less."
@@ -37,7 +40,8 @@ def _markdown_ranking(table: Rankings, rows: list[Row]) -> str:
     lines = [list(shown), ["---:" if name in _NUMBERS else "---" for name in shown]]
     lines += [[cell(row).replace("|", "\\|") for cell in shown.values()] for row in rows]
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"### {_title(table, rows)}\n\n{body}\n"
+    said = "".join(f"\n{line}\n" for line in (() if table.objectives else notes(rows)))
+    return f"### {_title(table, rows)}\n\n{body}\n{said}"
 
 
 def rankings_in_words(table: Rankings) -> Iterator[tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]]:
@@ -79,6 +83,8 @@ def print_table(table: Rankings, console: Console, *, wide: bool = False) -> Non
             wide=wide,
             rest="--wide or --json shows all",
         )
+        for line in () if table.objectives else notes(rows):
+            console.print(escape(line), highlight=False)
 
 
 def front_in_words(table: Rankings) -> list[str]:
@@ -106,6 +112,8 @@ def _rankings(table: Rankings) -> Iterator[list[Row]]:
 
 def nothing(table: Rankings) -> str:
     """Why there is no row."""
+    if table.has_replays:
+        return "No kernel is stored for this, only searches on recorded spaces: add --replayed."
     if not sum(table.unknown.values()):
         return NOTHING
     said = f"None of {sum(table.unknown.values())} kernels has a figure for {_names(table)}."
@@ -131,6 +139,8 @@ def _front(table: Rankings, rows: list[Row]) -> str:
 
 
 def _ranking_title(rows: list[Row]) -> str:
+    if rows[0]["basis"] == ARCHIVED:
+        return f"{rows[0]['problem']} on {rows[0]['gpu']}: {_archived_run(rows)}"
     basis = Basis(rows[0]["basis"])
     models = sorted({row["model_version"] for row in rows if row["model_version"]})
     estimates = f"estimated by model {', '.join(models) or 'unknown'}, not measured"
@@ -140,6 +150,28 @@ def _ranking_title(rows: list[Row]) -> str:
         Basis.ESTIMATED: estimates,
     }
     return f"{rows[0]['problem']} on {rows[0]['gpu']}: {words[basis]}"
+
+
+def _archived_run(rows: list[Row]) -> str:
+    """Where and when the archive's kernel was measured."""
+    known = archived_for(rows[0]["problem"], rows[0]["gpu"])
+    return known.measured_on if known else ARCHIVED
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What is to be known of a ranking of estimates: what was measured of its kernels, ties, the error."""
+    kernels = [row for row in rows if row["kind"] == "candidate"]
+    if not kernels or kernels[0]["basis"] != Basis.ESTIMATED.value:
+        return []
+    problem, gpu = kernels[0]["problem"], kernels[0]["gpu"]
+    known, tied = archived_for(problem, gpu), ties([row["score_us"] for row in kernels], gpu)
+    said = []
+    for row in kernels if known is not None else ():
+        if known is not None and row["genome_id"] == known.genome.id:
+            off = percent_of(row["score_us"] / known.us)
+            said.append(f"{known.genome.id} was measured: {known.time}; the model says {off}.")
+    error = [f"{words[0].upper()}{words[1:]}." for words in error_in_words(gpu)]
+    return [*said, *(tied.says if tied else ()), *error]
 
 
 def _is_estimated(rows: list[Row]) -> bool:
@@ -184,7 +216,7 @@ def _columns(rows: list[Row], objectives: Sequence[Objective] = ()) -> dict[str,
         "spills": lambda row: _count(row["spill_bytes"]),
         "bound": lambda row: row["bound"],
         "timed": lambda row: row["protocol"],
-        "search": lambda row: f"{row['strategy']} seed {row['seed']} run {row['run']}",
+        "search": lambda row: row["run"] and f"{row['strategy']} seed {row['seed']} run {row['run']}",
         "database": _database_cell(rows),
     }
     return {name: cell for name, cell in columns.items() if any(cell(row) for row in rows)}
@@ -204,7 +236,7 @@ _OF_OBJECTIVES: Mapping[str, Callable[[Row], str]] = {
 
 
 def _figure(number: float | None, mark: str) -> str:
-    return "" if number is None else f"{mark}{number:.4g}" if number < 1000 else f"{mark}{number:.0f}"
+    return "" if number is None else f"{mark}{four_digits(number)}"
 
 
 def _spread(row: Row, mark: str) -> str:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from evoflash.app.portfolio.run import PortfolioResult, ServedShape, at_borders, regret, serve_mix
+from evoflash.champions.evidence import model_error
 from evoflash.evaluation import Basis
 from evoflash.views.tables import Column, print_table
 
@@ -33,11 +34,16 @@ def _head(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[str]:
     basis = "measured" if found.table.basis is Basis.MEASURED else "ESTIMATED by a model, not measured"
     kernels = "1 kernel" if len(found.kernels) == 1 else f"{len(found.kernels)} kernels"
     yield f"{kernels} of {len(found.table.kernels)} for {len(rows)} shapes on {found.spec.name}, {basis}"
-    yield f"regret beside the fastest of all on each shape: mean {costs.mean:.2%} by weight,"
-    yield f"{costs.plain_mean:.2%} with all shapes alike, worst {costs.worst:.2%}"
-    counts = ", ".join(f"{len(each.kernels)}: {each.mean:.2%}" for each in found.by_count)
+    mark = _mark(found)
+    yield f"regret beside the fastest of all on each shape: mean {mark}{costs.mean:.2%} by weight,"
+    yield f"{mark}{costs.plain_mean:.2%} with all shapes alike, worst {mark}{costs.worst:.2%}"
+    counts = ", ".join(f"{len(each.kernels)}: {mark}{each.mean:.2%}" for each in found.by_count)
     how = "the best set of all" if found.choice.is_exact else "found by exchanges; a better set is possible"
     yield f"mean by the number of kernels: {counts} ({how})"
+
+
+def _mark(found: PortfolioResult) -> str:
+    return "" if found.table.basis is Basis.MEASURED else "~"
 
 
 def _kernels(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[str]:
@@ -50,8 +56,8 @@ def _kernels(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[st
 
 def _columns(found: PortfolioResult, rows: Sequence[ServedShape]) -> list[Column]:
     sizes = [row.workload.names() for row in rows]
-    mark = "" if found.table.basis is Basis.MEASURED else "~"
-    return [
+    mark = _mark(found)
+    columns = [
         Column("b", tuple(str(each["batch"]) for each in sizes)),
         Column("h/hkv", tuple(f"{each['heads']}/{each['kv_heads']}" for each in sizes), 4),
         Column("sq", tuple(str(each["seq_q"]) for each in sizes)),
@@ -60,19 +66,24 @@ def _columns(found: PortfolioResult, rows: Sequence[ServedShape]) -> list[Column
         Column("kernel", tuple(str(found.kernels.index(row.kernel)) if row.kernel else "-" for row in rows)),
         Column("us", tuple(f"{mark}{row.time.us:.2f}" if row.time else "" for row in rows)),
         Column("best", tuple(f"{mark}{row.best_us:.2f}" if row.best_us else "" for row in rows), 1),
-        Column("regret", tuple(map(_cost, rows))),
-        Column("SDPA", tuple(f"{row.library_us:.2f}" if row.library_us else "" for row in rows), 3),
+        Column("regret", tuple(_cost(row, mark) for row in rows)),
+        Column("SDPA", tuple(map(_library_time, rows)), 3),
     ]
+    return [column for column in columns if any(column.cells)]
 
 
-def _cost(row: ServedShape) -> str:
+def _library_time(row: ServedShape) -> str:
+    return f"{row.library_us:.2f}" if row.library_us else ""
+
+
+def _cost(row: ServedShape, mark: str) -> str:
     """The regret and half the width of its interval."""
     if row.time is None or row.regret is None or row.best_us is None:
         return ""
     if row.time.is_rough:
-        return f"{row.regret:.1%} rough"
+        return f"{mark}{row.regret:.1%} rough"
     reach = (row.time.high_us - row.time.low_us) / 2 / row.best_us
-    return f"{row.regret:.1%} ±{reach:.1%}" if reach else f"{row.regret:.1%}"
+    return f"{mark}{row.regret:.1%} ±{reach:.1%}" if reach else f"{mark}{row.regret:.1%}"
 
 
 def _borders(found: PortfolioResult) -> Iterator[str]:
@@ -88,7 +99,7 @@ def _borders(found: PortfolioResult) -> Iterator[str]:
         worst = max(timed, key=lambda row: row.regret)
         yield (
             f"borders: {len(timed)} of {len(rows)} shapes beside a border {how}; at most "
-            f"{worst.regret:.1%} slower than another of these kernels ({worst.workload})"
+            f"{_mark(found)}{worst.regret:.1%} slower than another of these kernels ({worst.workload})"
         )
     if len(timed) < len(rows):
         missing = len(rows) - len(timed)
@@ -96,6 +107,10 @@ def _borders(found: PortfolioResult) -> Iterator[str]:
 
 
 def _notes(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[str]:
+    error = None if found.table.basis is Basis.MEASURED else model_error(found.spec.name)
+    if error is not None:
+        nearer = f"kernels whose estimates differ by less than its error, {100 * (error.spread - 1):.0f} %,"
+        yield f"note: {error.in_words(found.spec.name)}; {nearer} it does not order"
     left_out = [row for row in rows if not row.kernel]
     for row in left_out:
         table_row = found.table.row(row.workload)

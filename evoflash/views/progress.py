@@ -19,6 +19,7 @@ from rich.progress import ProgressColumn, Task
 from rich.text import Text
 
 from evoflash.app.search.limits import Limits
+from evoflash.champions.evidence import archived_kernel
 from evoflash.evaluation import Basis, Evaluation, Proposal, faster
 from evoflash.settings import is_on
 
@@ -65,7 +66,8 @@ def _height(best: Sequence[Best], column: int, columns: int, spent: int, total: 
 _LINE_EVERY_S = 10.0
 _COLUMNS = 80  # of a stream that is no terminal
 _SHORTEST_BAR, _LONGEST_BAR, _BAR_RANK = 6, 30, 4
-_RECENT = 60  # evaluations whose rate is shown: the first ones wait for processes to start
+_RECENT = 60  # evaluations whose rate is shown
+_FEWEST = 8  # from which on it is: the first ones wait for processes to start
 
 
 class Progress:
@@ -78,6 +80,7 @@ class Progress:
         self._basis, self._limits, self._title = basis, limits, title
         self._best: Evaluation | None = None
         self._seed: Evaluation | None = None  # the best of what the search started from
+        self._measured_seed = ""
         self._counts: Counter[str] = Counter()
         self._said: Counter[str] | None = None  # the counts of the last line
         self._quiet = is_on("quiet")
@@ -87,7 +90,7 @@ class Progress:
         self._is_terminal = console.is_terminal
         self._task = self._bar.add_task("", total=limits.budget)
         self._begun = self._last_line = time.monotonic()
-        self._times: deque[float] = deque([self._begun], maxlen=_RECENT)
+        self._times: deque[float] = deque(maxlen=_RECENT)
         for proposal, evaluation in history:
             self._count(proposal, evaluation)
 
@@ -127,8 +130,8 @@ class Progress:
         if better is not self._best and better is not None and better.score_us:
             self._curve.append((self._spent_count, better.score_us))
         self._best = better
-        if proposal.operator == "seed":
-            self._seed = faster(self._seed, evaluation)
+        if proposal.operator == "seed" and (seed := faster(self._seed, evaluation)) is not self._seed:
+            self._seed, self._measured_seed = seed, self._measured_time(seed)
 
     def _chart(self) -> Text:
         """As wide as the terminal, at most; no line where there is nothing to draw."""
@@ -158,7 +161,7 @@ class Progress:
         return (
             Piece(f"{self._spent_count}{of}", 0),
             Piece(self._time("best", self._best, " us"), 1),
-            Piece(self._time("seed", self._seed), 3),
+            Piece(self._time("seed", self._seed) + self._measured_seed, 3),
             Piece(left, 2),
             Piece(rate, 4),
             Piece(", ".join(ended), 5),
@@ -167,13 +170,18 @@ class Progress:
     def _pace(self) -> tuple[str, str]:
         """Evaluations a second, and the time left, in words; empty where they are not known."""
         now = time.monotonic()
-        rate = (len(self._times) - 1) / max(now - self._times[0], 1e-9)
-        if not rate:
+        if len(self._times) < _FEWEST:
             return "", ""
+        rate = (len(self._times) - 1) / max(now - self._times[0], 1e-9)
         ends = [] if self._limits.budget is None else [(self._limits.budget - self._spent_count) / rate]
         if self._limits.seconds is not None:
             ends.append(self._limits.seconds - (now - self._begun))
         return f"at {rate:.1f}/s", f"{_clock(min(ends))} left" if ends else ""
+
+    def _measured_time(self, seed: Evaluation | None) -> str:
+        """What the archive measured of the seed, where its time here is an estimate."""
+        known = seed and archived_kernel(seed.genome, seed.problem, seed.gpu)
+        return f" ({known.us:.2f} measured)" if known and self._basis is Basis.ESTIMATED else ""
 
     def _time(self, word: str, evaluation: Evaluation | None, unit: str = "") -> str:
         if evaluation is None:

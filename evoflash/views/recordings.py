@@ -1,5 +1,7 @@
 """Shows strategies on recorded spaces as tables: a comparison, a benchmark of many seeds. Times nothing."""
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.markup import escape
 
@@ -8,9 +10,9 @@ from evoflash.replay.benchmark import BenchmarkRow, Space
 from evoflash.replay.comparison import StrategyComparison, StrategyScore
 from evoflash.views import tables
 
-HEADERS = ("mean P", "median", "below 0", "in 5 %", "CPU ms", "p")
+HEADERS = ("mean P", "95 %", "median", "below 0", "in 5 %", "CPU ms", "p")
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
-_RANKS = dict(zip(("strategy", *HEADERS), (0, 0, 2, 4, 1, 5, 3), strict=True))
+_RANKS = dict(zip(("strategy", *HEADERS), (0, 0, 2, 3, 5, 1, 6, 4), strict=True))
 
 
 def print_benchmark(found: Benchmark, console: Console) -> None:
@@ -40,6 +42,7 @@ def cells(row: BenchmarkRow) -> tuple[str, ...]:
     return (
         row.name,
         f"{row.standing.score:+.2f}",
+        f"{row.standing.score_low:+.2f} to {row.standing.score_high:+.2f}",
         f"{row.median:+.2f}",
         f"{100 * row.below_random:.0f} %",
         f"{100 * row.standing.near_share:.0f} %",
@@ -52,7 +55,7 @@ def test_words(row: BenchmarkRow) -> str:
     """The paired test's p; empty for the reference, which is compared with nothing."""
     if row.p_value is None:
         return ""
-    return "<.001" if row.p_value < 0.001 else f"{row.p_value:.3f}".removeprefix("0")
+    return "<0.001" if row.p_value < 0.001 else f"{row.p_value:.3f}"
 
 
 def legend(found: Benchmark) -> str:
@@ -60,9 +63,10 @@ def legend(found: Benchmark) -> str:
     how, budget = found.how, found.budget
     return (
         f"{how.seeds} seeds of {budget} evaluations each. P: 0 random search, 1 the optimum, mean over "
-        f"evaluations {found.window_start} to {budget}; below 0: share of seeds worse than random; "
-        "in 5 %: share that came within 5 % of the optimum; CPU ms: for each evaluation; p: paired test of "
-        f"mean P against {how.reference}, seed by seed."
+        f"evaluations {found.window_start} to {budget}; 95 %: the interval of the mean; below 0: share of "
+        "seeds worse than random; in 5 %: share that came within 5 % of the optimum; CPU ms: for each "
+        f"evaluation; p: paired test of mean P against {how.reference}, seed by seed."
+        f"{_extension_words(how.machine)}"
     )
 
 
@@ -109,5 +113,11 @@ def _comparison_legend(comparison: StrategyComparison) -> str:
     return (
         f"{comparison.repeats} repeats of {comparison.budget} evaluations. Score: 0 random search, 1 the "
         f"optimum, mean over evaluations {start} to {comparison.budget}. Best and evaluations are medians; "
-        "within 5 %: share of the repeats."
+        f"within 5 %: share of the repeats.{_extension_words(comparison.made_with)}"
     )
+
+
+def _extension_words(made_with: Mapping[str, str]) -> str:
+    """What of one's own took part; empty where nothing did."""
+    own = made_with.get("extensions")
+    return f" With extensions: {own}." if own else ""

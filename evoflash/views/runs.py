@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from evoflash.app.catalogue import problem_name
 from evoflash.app.runs import RunList, age_s, money, state
 from evoflash.store.integrity import Defect, Health
 from evoflash.store.standing import ComputeCost, RunStatus
@@ -30,7 +31,9 @@ _NUMBERS = ("run", "evaluated", "best us", "GPU min", "CPU min", "price")
 def print_runs(found: RunList, console: Console) -> None:
     """A row for each run, or a line that says what to do."""
     if not found.runs:
-        console.print("No run is stored: run `evoflash search` first.")
+        what = "search" if found.left_out else "run"
+        console.print(f"No {what} is stored: run `evoflash search` first.")
+        _say_left_out(found, console)
         return
     cells = zip(*(_cells(each, found.price_per_hour) for each in found.runs), strict=True)
     columns = [
@@ -39,6 +42,13 @@ def print_runs(found: RunList, console: Console) -> None:
         if any(column)
     ]
     print_table(columns, console)
+    _say_left_out(found, console)
+
+
+def _say_left_out(found: RunList, console: Console) -> None:
+    if found.left_out:
+        runs, are = ("run", "is") if found.left_out == 1 else ("runs", "are")
+        console.print(f"{found.left_out} {runs} of single kernels {are} left out: --all shows all.")
 
 
 def _cells(standing: RunStatus, price_per_hour: float | None) -> tuple[str, ...]:
@@ -47,7 +57,7 @@ def _cells(standing: RunStatus, price_per_hour: float | None) -> tuple[str, ...]
     search = f"{key.search_name} seed {key.seed} no. {run.number}"
     began = run.created[:16].replace("T", " ")
     done = f"{standing.evaluated}{of}"
-    what = (str(run.id), run.name, key.problem, key.gpu, key.basis.value, search, done)
+    what = (str(run.id), run.name, problem_name(key.problem), key.gpu, key.basis.value, search, done)
     return (*what, _best_time(standing), state(standing), began, *_took(standing, price_per_hour))
 
 
@@ -78,7 +88,8 @@ def lines(
     name = f" '{run.name}'" if run.name else ""
     on = f" on {standing.host}" if standing.host else ""
     by = f", process {standing.process}{on}" if standing.process is not None else ""
-    head = f"run {run.id}{name}: {key.problem} on {key.gpu}, {key.basis}, {key.search_name} seed {key.seed}"
+    what = problem_name(key.problem)
+    head = f"run {run.id}{name}: {what} on {key.gpu}, {key.basis}, {key.search_name} seed {key.seed}"
     took = [f"  {words}" for words in [cost_in_words(standing.cost, price_per_hour)] if words]
     fast = [f"  {words}" for words in gpus_say]
     return [
@@ -96,7 +107,7 @@ def _progress_text(standing: RunStatus) -> str:
     twins = f", {standing.duplicates} duplicates" if standing.duplicates else ""
     words = f"{standing.evaluated}{of} evaluated, {standing.correct} correct{twins}"
     if standing.process is None:
-        return f"{words}; the newest {_duration(age_s(standing))} ago"
+        return f"{words}; the newest {_age(age_s(standing))} ago"
     rate = f"; {standing.per_s:.2g}/s" if standing.per_s else ""
     left = f", {_duration(standing.left_s)} left" if standing.left_s is not None else ""
     return f"{words}{rate}{left}"
@@ -111,7 +122,22 @@ def _best(standing: RunStatus) -> str:
     if standing.best_us is None:
         return "no correct kernel so far"
     mark = " ESTIMATED, not measured" if standing.is_estimate else ""
-    return f"best {_best_time(standing)} us{mark}, {standing.best_id}, {standing.since_best} evaluations ago"
+    since = standing.since_best
+    when = (
+        "the newest one" if since == 0 else "1 evaluation ago" if since == 1 else f"{since} evaluations ago"
+    )
+    return f"best {_best_time(standing)} us{mark}, {standing.best_id}, {when}"
+
+
+def _age(seconds: float) -> str:
+    """`18 s`, `5 min`, `3 h 20 min` or `2 days`."""
+    s = round(max(seconds, 0.0))
+    if s < 120:
+        return f"{s} s"
+    minutes, hours = s // 60, s // 3600
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} days"
 
 
 def _duration(seconds: float) -> str:

@@ -4,13 +4,16 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from evoflash.app.best import KnownForProblem
 from evoflash.app.search.many import ProblemResult
 from evoflash.app.search.session import RunResult
+from evoflash.champions import Champion
 from evoflash.evaluation import Basis, Build
 from evoflash.settings import is_on
 from evoflash.space import Genome
 from evoflash.views import kernel
 from evoflash.views.tables import Column, print_table
+from evoflash.views.terminal import four_digits
 
 _PROBLEM_LETTERS = 24  # that a line of a problem has at least
 _ESTIMATES = "~: estimated by a model, not measured."
@@ -38,6 +41,46 @@ def print_summary(outcomes: Sequence[ProblemResult], console: Console) -> None:
             console.print(f"{each.problem.text}: {each.error}", markup=False, highlight=False, soft_wrap=True)
     if any(_is_estimate(each) for each in outcomes):
         console.print(_ESTIMATES)
+
+
+def print_known(found: Sequence[KnownForProblem], console: Console) -> None:
+    """A row for each problem of a file with the kernel that is known for it, and how many have none."""
+    rows = [_known_cells(each) for each in found]
+    names = ("problem", "us", "where from", "kernel", "family")
+    columns = [
+        Column(
+            name,
+            column,
+            rank,
+            is_number=name == "us",
+            wraps_at=_PROBLEM_LETTERS if name == "problem" else 0,
+        )
+        for name, rank, column in zip(names, (0, 0, 1, 0, 2), zip(*rows, strict=True), strict=True)
+    ]
+    print_table(columns, console)
+    known = sum(each.is_known for each in found)
+    rest = "" if known == len(found) else " `evoflash search --problems FILE` searches for the others."
+    console.print(f"{known} of {len(found)} have a kernel.{rest}", highlight=False, soft_wrap=True)
+    if any(row[1].startswith("~") for row in rows):
+        console.print(_ESTIMATES)
+
+
+def _known_cells(found: KnownForProblem) -> tuple[str, str, str, str, str]:
+    kernel, text = found.kernel, found.problem.text
+    if kernel is None:
+        return text, "", "none", "", ""
+    genome = kernel.genome
+    if isinstance(kernel, Champion):
+        return (
+            text,
+            four_digits(kernel.us),
+            f"archived, measured on {kernel.device}, {kernel.date}",
+            genome.id,
+            genome.family,
+        )
+    mark, us = "~" * kernel.is_estimate, kernel.score_us or 0.0
+    where = "database, estimated" if kernel.is_estimate else "database, measured"
+    return text, f"{mark}{four_digits(us)}", where, genome.id, genome.family
 
 
 def _cells(outcome: ProblemResult) -> tuple[str, ...]:

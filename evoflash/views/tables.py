@@ -58,7 +58,10 @@ def print_table(
 
     `styles` has one for each row; `rest` says, where columns were left out, how to see them.
     """
-    all_wanted = wide or not console.is_terminal
+    if not console.is_terminal:
+        _write_lines(columns, console, title)
+        return
+    all_wanted = wide
     shown = tuple(columns) if all_wanted else fitting(columns, console.width)
     if title:
         console.print(escape(title), style="italic", highlight=False, soft_wrap=all_wanted)
@@ -71,6 +74,28 @@ def print_table(
         console.print(
             escape(f"{room} characters leave no room for {', '.join(left_out)}: {rest}."), highlight=False
         )
+
+
+def _write_lines(columns: Sequence[Column], console: Console, title: str) -> None:
+    """Each row in one line, for files and pipes: nothing is broken, cut or filled with blanks at its end."""
+    widths = [max(cell_len(text) for text in (column.name, *column.cells)) for column in columns]
+    names = tuple(column.name for column in columns)
+    lines = [
+        _line(columns, widths, cells) for cells in (names, *zip(*(c.cells for c in columns), strict=True))
+    ]
+    rule = "\u2500" * (sum(widths) + _BETWEEN * (len(widths) - 1))
+    shown = (*([title] if title else []), lines[0], rule, *lines[1:])
+    for line in shown:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _line(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+    padded = (
+        blanks + cell if column.is_number else cell + blanks
+        for column, width, cell in zip(columns, widths, cells, strict=True)
+        for blanks in [" " * (width - cell_len(cell))]
+    )
+    return (" " * _BETWEEN).join(padded).rstrip()
 
 
 def _grid(columns: Sequence[Column], styles: Sequence[str]) -> Table:

@@ -1,5 +1,6 @@
 """Prints what a command answers, wrapped to the width of the terminal. Runs nothing."""
 
+import io
 import json
 import re
 import shutil
@@ -8,6 +9,8 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
 _LABEL = re.compile(r"\S {2,}(?=\S)")  # two blanks or more part a label from what it labels
@@ -26,6 +29,11 @@ def tell(text: str, *, whole: bool = False) -> None:
 def json_text(facts: Any, *, indent: int | None = 2) -> str:
     """What a record's `as_dict` says, or a list of such, as JSON."""
     return json.dumps(facts, indent=indent)
+
+
+def four_digits(number: float) -> str:
+    """`11.80`, `0.5150`, `895.0`, `9877`: four significant digits, zeros too; whole numbers from 1000 on."""
+    return f"{number:#.4g}".rstrip(".") if number < 1000 else f"{number:.0f}"
 
 
 def wrap(text: str, width: int) -> str:
@@ -48,6 +56,15 @@ def _wrap_line(line: str, width: int) -> str:
         subsequent_indent=" " * indent,
         break_on_hyphens=False,
     )
+
+
+def as_text(print_on: "Callable[[Console], None]") -> str:
+    """What is printed on a console, as a text without colours."""
+    from rich.console import Console
+
+    text = io.StringIO()
+    print_on(Console(file=text, width=PIPE_COLUMNS))
+    return text.getvalue().rstrip("\n")
 
 
 def stdout_console(pipe_columns: int = PIPE_COLUMNS) -> "Console":

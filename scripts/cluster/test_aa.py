@@ -5,7 +5,7 @@ import pytest
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu.process.outcome import GpuOutcome
 
-pytest.importorskip("distributed", reason="needs Dask: pip install 'evoflash[cluster]'")
+pytest.importorskip("distributed", reason="needs Dask: pip install '.[cluster]'")
 
 from scripts.cluster.aa import summary
 

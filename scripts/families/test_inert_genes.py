@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoflash.kernels.family import known_families
+from evoflash.kernels.family import families_for
 from evoflash.specs import load_gpu
 from scripts.families.inert_genes import complaint, examine_genes, genes_of
 
@@ -13,7 +13,7 @@ GPU = load_gpu("h200")
 COMPARED = ("flash_cluster", "flash_direct", "flash_mma", "flash_wgmma")
 
 
-EVERY = genes_of(known_families())
+EVERY = genes_of([family.name for family in families_for(load_gpu("h200"))])
 OWN = [each for each in EVERY if each[0] not in COMPARED]
 BOUNDS = [each for each in EVERY if each[0] in COMPARED and each[1] == "ctas_per_sm"]
 

@@ -37,7 +37,7 @@ from typing import Any
 
 from evoflash.errors import UsageError
 from evoflash.isolation import Ending, IsolatedPool
-from evoflash.kernels.family import Family, known_families, load_family
+from evoflash.kernels.family import Family, families_for, load_family
 from evoflash.specs import GpuSpec, load_gpu
 from scripts.families.in_flight import in_flight
 from scripts.mutation_testing.equivalents import Equivalent, equivalents
@@ -228,8 +228,9 @@ def _read(path: Path) -> dict[str, Any]:
 def _measured(args: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     """A new record, and whether the time sufficed."""
     gpu = load_gpu(args.gpu)
-    names = known_families() if args.families == "all" else tuple(args.families.split(","))
-    families = [load_family(name) for name in names if load_family(name).supports(gpu)]
+    all_of_them = args.families == "all"
+    named = () if all_of_them else map(load_family, args.families.split(","))
+    families = families_for(gpu) if all_of_them else [family for family in named if family.supports(gpu)]
     cores = [core for family in families for core in _grid(family, gpu, args)]
     work = tasks(cores, cores_each=args.cores, groups=args.groups.split(","))
     print(f"{len(work)} kernels from {len(cores)} genomes", flush=True)

@@ -10,7 +10,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.store.store import Store, open_store
+from scripts.peers.ratios import bridging_ratio
+from scripts.peers.rows import anchors
 from scripts.records import read_record
 
 _VERSIONS = 50  # a record says a genome's id, not its family's version: the one that gives the id
@@ -32,7 +34,8 @@ _ARMS = ("scripts.searches.arms", "scripts/arms.py")
 HEAD = """\
 # The fastest genome measured for each problem on this GPU: where searches start, and what `evoflash best`
 # checks and times again before it says it. Times are medians in us of one run, the libraries' in turns with
-# the kernel's; [source.<name>] says what measured them. Written by scripts/pages/champions.py; not by hand.
+# the kernel's; those under bridged_us did not run then (docs/glossary.md, "bridged"). [source.<name>] says
+# what measured them. Written by scripts/pages/champions.py; not by hand.
 """
 
 
@@ -94,6 +97,11 @@ def _of_peers(record: dict[str, Any], source: str, gpu: GpuSpec) -> Iterator[Cha
         baselines = {
             name: ranked(row["timings"][name]) for name in row["environment"] if name in row["timings"]
         }
+        rivals_us = {
+            name: theirs
+            for name, (same, theirs) in baselines.items()
+            if same == protocol and not row["wrong"].get(name)
+        }
         yield Champion(
             problem=str(parse_problem(row["row"])),
             gpu=gpu.name,
@@ -103,14 +111,18 @@ def _of_peers(record: dict[str, Any], source: str, gpu: GpuSpec) -> Iterator[Cha
             evoflash=record["evoflash"],
             protocol=protocol,
             us=us,
-            rivals_us={
-                name: theirs
-                for name, (same, theirs) in baselines.items()
-                if same == protocol and not row["wrong"].get(name)
-            },
+            rivals_us=rivals_us,
             source=source,
             command=record["command"],
+            bridged_us=_bridged(rivals_us, row["row"], protocol),
         )
+
+
+def _bridged(rivals_us: Mapping[str, float], row: str, protocol: str) -> dict[str, float]:
+    """FlashAttention-3, where it did not run, as docs/h200.md has it."""
+    anchor = anchors().get(row, {}).get(protocol.removeprefix("final-"), {})
+    ratio = bridging_ratio(rivals_us, anchor)
+    return {} if ratio is None else {"fa3": rivals_us["sdpa_cudnn"] * ratio}
 
 
 def ranked(timings: Iterable[dict[str, Any]]) -> tuple[str, float]:
@@ -218,11 +230,14 @@ def _entry(champion: Champion, source: str) -> str:
         "version": genome.version,
         "genome_id": genome.id,
     }
-    left_out = {"problem", "gpu", "genome", "rivals_us", "source", "command"}
+    left_out = {"problem", "gpu", "genome", "rivals_us", "bridged_us", "source", "command"}
     plain |= {f.name: getattr(champion, f.name) for f in fields(champion) if f.name not in left_out}
     plain["source"] = source
     lines = ["[[champion]]", *_lines(plain), "[champion.values]", *_lines(genome.as_dict())]
-    return "\n".join([*lines, "[champion.rivals_us]", *_lines(dict(champion.rivals_us))]) + "\n"
+    lines += ["[champion.rivals_us]", *_lines(dict(champion.rivals_us))]
+    if champion.bridged_us:
+        lines += ["[champion.bridged_us]", *_lines(dict(champion.bridged_us))]
+    return "\n".join(lines) + "\n"
 
 
 def _lines(table: dict[str, Any]) -> list[str]:

@@ -109,7 +109,9 @@ def _ratio(row: Row, found: Mapping[str, Any] | None, gpu: GpuSpec) -> str:
     if "failure" in found:
         return f"failed: {found['failure']}"
     times = f"{found['a']['median_us']:.2f} us, {found['b']['median_us']:.2f} us"
-    return f"{found['b_over_a']:.3f} [{found['low']:.3f}, {found['high']:.3f}], {found['answer']} ({times})"
+    digits = 3 if f"{found['low']:.3f}" != f"{found['high']:.3f}" else 5  # no interval of width 0
+    ratio, low, high = (f"{found[name]:.{digits}f}" for name in ("b_over_a", "low", "high"))
+    return f"{ratio} [{low}, {high}], {found['answer']} ({times})"
 
 
 def _is_of(row: Row, found: Mapping[str, Any], gpu: GpuSpec) -> bool:

@@ -4,7 +4,7 @@ Times nothing and writes nothing; scripts/pages/h200.py shows it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,9 +121,15 @@ def _ratio(record: Mapping[str, Any], found: Mapping[str, Any]) -> Ratio:
 
 def _bridged(found: Mapping[str, Ratio], anchor: Mapping[str, float]) -> list[Ratio]:
     """FlashAttention-3 by cuDNN's time in this run and the two's ratio on another day, in the same state."""
+    ratio = bridging_ratio(found, anchor)
+    return [] if ratio is None else [found["sdpa_cudnn"].times(ratio, BRIDGED)]
+
+
+def bridging_ratio(found: Iterable[str], anchor: Mapping[str, float]) -> float | None:
+    """FlashAttention-3 over cuDNN on another day; None where it ran, cuDNN did not, or nobody knows."""
     if "fa3" in found or "sdpa_cudnn" not in found or "fa3_best" not in anchor:
-        return []
-    return [found["sdpa_cudnn"].times(anchor["fa3_best"] / anchor["sdpa_cudnn"], BRIDGED)]
+        return None
+    return anchor["fa3_best"] / anchor["sdpa_cudnn"]
 
 
 def mean(lines: Sequence[Line], *, state: int = 0) -> float:

@@ -1,9 +1,10 @@
 """What the validator's thresholds accept and reject, shown on real kernels.
 
-adversary  Single edits in real kernels, each wrong on purpose
-calibrate  Measures what honest kernels use of each gate of the validator
-exports    Exported files as programs of their own on the GPU here
-honest     Is every honest kernel accepted? All families, over lengths and seeds, pairwise over what else
-           varies
-subjects   Kernels of the shipped families, drawn, built and run
+adversary     Single edits in real kernels, each wrong on purpose
+calibrate     Measures what honest kernels use of each gate of the validator
+exports       Exported files as programs of their own on the GPU here
+fuzz_readers  Fuzzes readers of files
+honest        Is every honest kernel accepted? All families, over lengths and seeds, pairwise over what else
+              varies
+subjects      Kernels of the shipped families, drawn, built and run
 """

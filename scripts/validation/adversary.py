@@ -1,9 +1,9 @@
 """Single edits in real kernels, each wrong on purpose: which rung of the ladder notices, all without a GPU.
 
 Every fraud of the self-test's corpus whose source is "single edits" goes through the pre-flight, under three
-seeds; what it lets through runs in the emulator on the shapes that a GPU's candidates are checked on. What
-no rung notices here is left to a GPU, to sizes that it is timed at or to luck. The kernels as they are come
-first: no pre-flight may complain of them.
+seeds; what it lets through runs in the emulator on what the best kernel of a search without a GPU meets, then
+on the shapes that a GPU's candidates are checked on. What no rung notices is left to a GPU, to sizes that
+it is timed at or to luck. The kernels as they are come first: no pre-flight may complain of them.
 
     python -m scripts.validation.adversary -o scripts/validation/records/adversary.json
     python -m scripts.validation.adversary --folder scripts/validation/single_edits -o ...  # another set
@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
-from evoflash.emulator.preflight import emulate, preflight
+from evoflash.emulator.preflight import check_finalist, emulate, preflight
 from evoflash.errors import EvoflashError
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
-from evoflash.operations.attention.inputs import check_workloads
+from evoflash.operations.attention.check_shapes import check_workloads
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.trust.selftest.corpus import FOLDER, Fraud, build_fraud, corpus
 from scripts.families.in_flight import in_flight
@@ -43,7 +43,8 @@ class Row:
     kernel: str
     name: str
     source: str
-    rung: str  # "preflight", "preflight, another seed", "check shapes", "" where nothing was noticed
+    # "preflight", "preflight, another seed", "as a finalist", "check shapes", "" where nothing was noticed
+    rung: str
     reason: str
     cpu_s: float  # of the first pre-flight, g++ included
     is_control: bool = False
@@ -78,14 +79,26 @@ def examine(edit: tuple[Path, str]) -> Row:
         if complaint := _preflight(fraud, gpu, seed):
             rung = "preflight, another seed"
             break
-    if not fraud.is_control and not complaint and (complaint := _check_shapes(fraud, gpu)):
+    if not fraud.is_control and not complaint and (complaint := _as_finalist(fraud, gpu)):
+        rung = "as a finalist"
+    if not _is_right(fraud) and not complaint and (complaint := _check_shapes(fraud, gpu)):
         rung = "check shapes"
-    return Row(fraud.kernel.name, name, fraud.source, rung, complaint, cpu_s, fraud.is_control)
+    return Row(fraud.kernel.name, name, fraud.source, rung, complaint, cpu_s, _is_right(fraud))
+
+
+def _is_right(fraud: Fraud) -> bool:
+    """Whether it is a kernel as it is, or with an edit that is no fault."""
+    return fraud.is_control or not (fraud.emulated.rungs or fraud.emulated.skip)
 
 
 def _preflight(fraud: Fraud, gpu: GpuSpec, seed: int) -> str:
     candidate, family = build_fraud(fraud, gpu)
     return preflight(candidate, family, gpu, seed=seed).complaint
+
+
+def _as_finalist(fraud: Fraud, gpu: GpuSpec) -> str:
+    candidate, family = build_fraud(fraud, gpu)
+    return check_finalist(candidate, family, gpu, seed=SEEDS[0]).complaint
 
 
 def _check_shapes(fraud: Fraud, gpu: GpuSpec) -> str:

@@ -28,7 +28,8 @@ from evoflash.errors import UsageError
 from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
 from evoflash.kernels.family import families_for, load_family
-from evoflash.operations.attention.inputs import ALL, check_workloads
+from evoflash.operations.attention.check_shapes import check_workloads
+from evoflash.operations.attention.inputs import ALL
 from evoflash.operations.attention.thresholds import thresholds
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import thresholds_of

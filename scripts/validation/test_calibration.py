@@ -33,7 +33,7 @@ def test_the_lengths_are_those_that_were_asked_for():
 
 def test_over_twenty_seeds_every_kind_of_input_comes_several_times():
     seen = [name for seed in range(20) for name in honest.trials_of(seed, 5)]
-    assert min(seen.count(name) for name in ALL) >= 4
+    assert min(seen.count(name) for name in ALL) >= 3
 
 
 def test_a_long_workload_is_sampled_at_its_ends():

@@ -2,11 +2,15 @@
 
 import json
 import socket
+import sqlite3
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import optuna
@@ -16,6 +20,7 @@ from waiting import until
 
 from evoflash.app.dashboard import MISSING, storage_of
 from evoflash.cli import program as cli
+from evoflash.evaluation import Basis
 from evoflash.store.store import open_store
 
 
@@ -87,7 +92,7 @@ def test_without_optuna_dashboard_a_line_says_which_extra_it_needs(database, mon
     monkeypatch.setitem(sys.modules, "optuna_dashboard", None)  # as where it is not installed
     assert run("1", "--db", str(database)) == 2
     said = capsys.readouterr().err
-    assert 'pip install "evoflash[dashboard]"' in said
+    assert 'pip install "optuna-dashboard>=' in said
     assert said.count("\n") == 1
 
 
@@ -125,3 +130,45 @@ def fetched(address: str) -> dict | None:
             return json.load(answer)
     except (urllib.error.URLError, ConnectionError):
         return None
+
+
+def test_a_trial_begins_and_ends_when_its_outcome_was_stored(database, tmp_path):
+    moved = tmp_path / "moved.db"
+    moved.write_bytes(database.read_bytes())
+    with closing(sqlite3.connect(moved)) as connection, connection:
+        connection.execute("UPDATE runs SET created = '2026-11-26T10:00:00+00:00' WHERE id = 1")
+        for at, (each,) in enumerate(
+            connection.execute("SELECT id FROM evaluations WHERE run_id = 1 ORDER BY id").fetchall()
+        ):
+            when = f"2026-11-26T10:{at:02}:30+00:00"
+            connection.execute("UPDATE evaluations SET created = ? WHERE id = ?", (when, each))
+    path = tmp_path / "study.log"
+    assert run("1", "--db", str(moved), "--no-serve", "-o", str(path)) == 0
+
+    trials = study_in(path).trials
+
+    begun = datetime(2026, 11, 26, 10, tzinfo=UTC).astimezone().replace(tzinfo=None)
+    assert trials[0].datetime_start == begun
+    assert trials[0].datetime_complete == begun + timedelta(seconds=30)
+    for before, after in pairwise(trials):
+        assert after.datetime_start == before.datetime_complete
+    assert trials[-1].datetime_complete > begun + timedelta(minutes=5)
+
+
+def test_the_metric_has_a_name_and_an_estimate_its_mark(study, tmp_path):
+    assert study.metric_names == ["us"]
+    path = tmp_path / "estimated.db"
+    genome = cases.genomes(1)[0]
+    with open_store(str(path)) as store:
+        estimate = replace(
+            cases.measured(genome, 11.710520728872702), basis=Basis.ESTIMATED, model_version="4"
+        )
+        cases.put(store, cases.begin(store, basis=Basis.ESTIMATED), [(estimate, "seed", ())])
+    out = tmp_path / "study.log"
+    assert run("1", "--db", str(path), "--no-serve", "-o", str(out)) == 0
+
+    estimated = study_in(out)
+
+    assert estimated.metric_names == ["~us, ESTIMATED, not measured"]
+    assert estimated.best_value == 11.7105
+    assert estimated.best_trial.user_attrs["time"].startswith("~11.71 us ESTIMATED")

@@ -64,6 +64,7 @@ def test_the_first_digits_of_an_id_name_its_genome_problem_and_gpu(outcome, data
     assert found.problem == outcome.evaluation.problem
 
 
+@pytest.mark.full
 def test_an_id_of_the_archive_is_evaluated_checked_and_compared_as_it_is_exported(tmp_path) -> None:
     h200, problem = load_gpu("h200"), parse_problem("mission")
     genome = champion_today(problem, h200).genome

@@ -150,7 +150,7 @@ def test_the_tables_show_every_operator_and_the_lineage() -> None:
     print_insights(FOUND, Console(file=text, width=180))
     lines = text.getvalue().splitlines()
     grow = next(line for line in lines if line.strip().startswith("grow_block_n"))
-    assert grow.split() == ["grow_block_n", "2", "2", "1", "+26.5%", "10", WIDE.id]
+    assert grow.split() == ["grow_block_n", "2", "2", "1", "+26.5%", "10.00", WIDE.id]
     assert any("block_n 32 -> 96" in line and "crossover" in line for line in lines)
 
 
@@ -199,8 +199,18 @@ def test_a_value_that_pays_is_said_with_its_interval_and_the_kernels_behind_it()
         "tiles: block_n = 64 instead of 128: 4.1 % faster (95 % interval 2.9 to 5.2; "
         "18 pairs that differ in this gene alone)."
     )
-    slower = replace(effect, ratio=1.1, low=1.05, high=1.16, is_paired=False)
-    assert "10.0 % slower (95 % interval 5.0 to 16.0; 18 kernels beside all others" in effect_words(slower)
+
+
+def test_an_effect_without_pairs_has_no_interval_and_no_sentence() -> None:
+    genomes = [genome_of(block_n=(32, 64)[at % 2], stages=at) for at in range(16)]
+    history = [outcome(genome, 8.0 + genome.as_dict()["block_n"]) for genome in genomes]
+
+    found = insights.digest(RUN, history, None)
+
+    effect = next(each for each in found.effects if (each.gene, each.value) == ("block_n", 32))
+    assert (effect.is_paired, effect.low, effect.high) == (False, 0.0, math.inf)
+    assert effect.ratio < 0.6
+    assert not [line for line in sentences(found) if "block_n = 32" in line]
 
 
 def test_a_nogood_names_its_values_and_how_often_they_failed() -> None:
@@ -247,7 +257,7 @@ def test_where_nothing_is_sure_nothing_is_claimed() -> None:
     said = list(sentences(found))
 
     assert len(clear) <= 1  # of eleven values, at 95 %
-    assert f"Of {len(found.effects) - len(clear)} other values it is unclear" in "\n".join(said)
+    assert f"Of {len(found.effects) - len(clear)} other values no pairs of kernels tell" in "\n".join(said)
 
 
 def test_estimates_stay_marked_in_words_and_json_is_json() -> None:

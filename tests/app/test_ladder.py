@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -97,6 +98,7 @@ def test_the_emulated_path_checks_and_times_every_step(climbed):
     assert all(result.evaluation.verdicts for result in climbed.results)
 
 
+@pytest.mark.full
 def test_results_are_told_one_by_one(climbed):
     seen: list[str] = []
 
@@ -117,6 +119,7 @@ def failing() -> LadderStep:
     return LadderStep("too_large", "more threads than fit", "flash_simt", ({"warps": 8, "ctas_per_sm": 8},))
 
 
+@pytest.mark.full
 def test_a_step_that_fails_is_shown_with_its_reason_and_the_others_go_on():
     steps = (FIRST_AND_LAST[0], failing(), FIRST_AND_LAST[1])
 
@@ -132,6 +135,7 @@ def test_a_step_that_fails_is_shown_with_its_reason_and_the_others_go_on():
     assert "threads_fit_sm" in table(found)
 
 
+@pytest.mark.full
 def test_without_the_first_step_nothing_is_over_the_first():
     found = climb(gpu="l4", problem=SMALL, evaluator="emulated", steps=(failing(), FIRST_AND_LAST[1]))
 
@@ -152,6 +156,11 @@ def test_the_table_marks_its_estimates(climbed):
     for result in climbed.results:
         assert f"~{result.evaluation.score_us:.2f}" in text
         assert result.step.change in text
+    last = climbed.results[-1]
+    assert f"~{last.over_first:.2f}x" in text
+    assert f"~{last.tflops:.2f}" in text
+    assert "archived kernels of h200 the model says" in text
+    assert not re.search(r"(?<![~\d.])\d+\.\d\dx", text)
 
 
 def test_a_measured_time_bears_no_mark_and_a_bound_does(climbed):
@@ -232,4 +241,4 @@ def test_without_matplotlib_the_command_names_the_extra(tmp_path):
     )
 
     assert done.returncode == 2
-    assert done.stderr.strip() == 'evoflash: --plot needs matplotlib: pip install "evoflash[plots]".'
+    assert done.stderr.strip() == 'evoflash: --plot needs matplotlib: pip install "matplotlib>=3.9".'

@@ -58,6 +58,16 @@ def evaluation_of(block_m: int, score_us: float, *, basis: Basis = Basis.MEASURE
     )
 
 
+def test_what_an_older_version_of_a_family_took_is_no_rival(tmp_path) -> None:
+    older, newer = evaluation_of(1, 5.0), evaluation_of(2, 9.0)
+    newer = replace(newer, genome=replace(newer.genome, version=2))
+    with open_store(str(tmp_path / "a.db")) as store:
+        put(store, begin(store), older)
+        assert [row["genome_id"] for row in rows_of(store)] == [older.genome.id]
+        put(store, begin(store), newer)
+        assert [row["genome_id"] for row in rows_of(store)] == [newer.genome.id]
+
+
 def baseline_of(name: str, score_us: float) -> Baseline:
     return Baseline(
         name, MISSION, "l4", (Timing(MISSION, "cold", score_us, score_us, score_us, 30),), score_us
@@ -288,8 +298,8 @@ def test_every_estimated_figure_carries_its_mark(both: Store, show: Any) -> None
     text = show(read_rankings(both, basis=Basis.ESTIMATED))
     assert "estimated by model 2026.1, not measured" in text
     assert "est. us" in text
-    assert "~1 " in text
-    assert "~0.9-~1.1 " in text
+    assert "~1.000 " in text
+    assert "~0.9000-~1.100 " in text
 
 
 @pytest.mark.parametrize("show", [report.as_markdown, printed])
@@ -309,7 +319,7 @@ def test_as_a_page_it_has_every_ranking_marks_estimates_and_needs_no_other_file(
     text = page(read_rankings(both))
 
     assert text.count("<section>") == 2
-    assert re.findall(r'data-key="[^"]*">([^<]*)<', text).count("~1") == 1
+    assert re.findall(r'data-key="[^"]*">([^<]*)<', text).count("~1.000") == 1
     assert "estimated by model 2026.1, not measured" in text
     assert "default-src 'none'" in text
     assert not re.search(r"(src|href)=\"(?!data:,)", text)

@@ -306,6 +306,7 @@ def test_strategies_with_seeds_begin_with_it(archive, strategy) -> None:
 
 @pytest.mark.slow
 @needs_gxx
+@pytest.mark.full
 def test_the_run_records_what_it_started_from(tmp_path) -> None:
     db = tmp_path / "a.db"
     command = ("search", "--gpu", "h200", "--evaluator", "emulated", "--family", "flash_mma", "--budget", "1")
@@ -438,15 +439,49 @@ def test_what_the_database_measured_comes_before_the_archive(tmp_path, nobody, s
 
 
 @needs_gxx
-def test_an_estimate_of_ones_own_stays_the_answer_and_the_archive_is_named(tmp_path, nobody, said) -> None:
+@pytest.mark.parametrize("asked", [{}, {"problem": None, "gpu": None}], ids=["named", "newest"])
+def test_the_archives_measured_kernel_goes_before_an_estimate_of_ones_own(tmp_path, nobody, asked) -> None:
+    stored(tmp_path / "a.db", Basis.ESTIMATED, 9.0)
+    known = champion.champion_of(MISSION, "h200")
+    assert known is not None
+
+    answer = ask(tmp_path / "a.db", **asked)
+
+    assert answer.genome == adapt(known, space_of(MISSION, known.genome.family))
+    assert f"time      {known.us:.2f} us, archived, measured on" in describe_best(answer)
+    assert re.search(
+        r"^estimate  [0-9a-f]{16} of the database is ~9\.00 us ESTIMATED", describe_best(answer), re.M
+    )
+    assert answer.as_dict()["estimated"]["score_us"] == 9.0
+
+
+def test_an_estimate_that_is_asked_for_names_the_archives_time(tmp_path, nobody, said) -> None:
     genome = stored(tmp_path / "a.db", Basis.ESTIMATED, 9.0)
+    known = champion.champion_of(MISSION, "h200")
+    assert known is not None
 
-    answer = ask(tmp_path / "a.db")
+    answer = ask(tmp_path / "a.db", archive=False)
 
-    assert answer.genome == genome
-    assert "ESTIMATED" in describe_best(answer)
-    assert "`evoflash best --archive`" in "".join(said)
-    assert "archived, measured on" in describe_best(ask(tmp_path / "a.db", archive=True))
+    assert (answer.genome, answer.archived) == (genome, None)
+    assert f"the archive has {known.genome.id}, {known.us:.2f} us, archived, measured on" in "".join(said)
+    assert "all there is" not in "".join(said)
+
+
+def test_who_names_no_gpu_is_told_which_archive_has_the_problem(tmp_path, nobody) -> None:
+    with pytest.raises(
+        NoKernelError, match=r"'mission' in the database; the archive has one: add --gpu h200"
+    ):
+        ask(tmp_path / "none.db", gpu=None)
+
+
+def test_bridged_libraries_stand_beside_an_archived_time() -> None:
+    known = champion.champion_of(parse_problem("gqa4k_d128,causal"), "h200")
+    assert known is not None
+
+    assert known.fastest_rival == ("fa3", pytest.approx(821.68, abs=0.005))
+    assert known.rivals_in_words.endswith(
+        "; bridged by way of cuDNN fa3 821.68 us; the fastest of them, fa3, takes 1.04 times as long"
+    )
 
 
 def test_what_nobody_knows_is_an_error_that_says_what_to_do(tmp_path, nobody) -> None:
@@ -457,7 +492,7 @@ def test_what_nobody_knows_is_an_error_that_says_what_to_do(tmp_path, nobody) ->
     with pytest.raises(NoKernelError, match="run `evoflash search` first"):
         ask(tmp_path / "a.db", problem="seed_long", archive=False)
     with pytest.raises(UsageError, match="add --problem"):
-        ask(tmp_path / "a.db", problem=None, archive=True)
+        ask(tmp_path / "none.db", problem=None, archive=True)
 
 
 class EmulatorInItsPlace(EmulatedEvaluator):

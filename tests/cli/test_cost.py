@@ -2,9 +2,12 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 
 import pytest
+from waiting import until
 
 from evoflash.app.runs import cost_as_dict, parse_price
 from evoflash.app.search.limits import Limits
@@ -218,3 +221,28 @@ def test_a_price_that_is_no_number_is_refused(text, monkeypatch, tmp_path, db, c
     (tmp_path / "evoflash.toml").write_text(f'price-per-hour = "{text}"\n')
     assert cli.run_command(["status", "--db", db]) == 2
     assert "write a number" in capsys.readouterr().err
+
+
+def test_what_a_process_below_takes_is_counted_while_it_runs(store) -> None:
+    busy = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\ninput()"
+    below = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
+    run = begin(store, Basis.ESTIMATED)
+    with subprocess.Popen([sys.executable, "-c", below], stdin=subprocess.PIPE) as child:
+        with counting(store, run, Limits(budget=9)) as meter:
+            until(lambda: (meter.note(), took(store, run).cpu_s > 0.3)[1], what="its seconds are counted")
+        assert child.poll() is None
+        child.communicate(b"\n")
+
+
+def test_what_workers_elsewhere_take_is_added(store) -> None:
+    run, said = begin(store, Basis.ESTIMATED), iter((10.0, 12.5, 12.5))
+    with counting(store, run, Limits(budget=9), lambda: next(said)) as meter:
+        meter.note()
+    assert 2.5 <= took(store, run).cpu_s < 3.5
+
+
+def test_what_was_noted_stays_where_a_count_goes_back(store) -> None:
+    run, said = begin(store, Basis.ESTIMATED), iter((0.0, 500.0, 0.0))
+    with counting(store, run, Limits(budget=9), lambda: next(said)) as meter:
+        meter.note()
+    assert 500.0 <= took(store, run).cpu_s < 501.0

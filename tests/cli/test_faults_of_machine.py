@@ -88,6 +88,7 @@ def little_room() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_database_that_cannot_grow_ends_the_search_and_keeps_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     command = (*REPLAY, "--budget", "100", "--db", path)
@@ -233,6 +234,7 @@ def wait_for_the_lock(search: "subprocess.Popen[str]", path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_search_that_meets_a_lock_waits_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
@@ -317,6 +319,7 @@ def assert_gone(processes: list[int]) -> None:
     until(lambda: not any(map(is_alive, processes)), what="the end of its processes")
 
 
+@pytest.mark.full
 def test_sigterm_to_a_job_ends_like_ctrl_c(tmp_path: Path) -> None:
     """A batch system sends it to every process of the job, not to the first one alone."""
     path = tmp_path / "a.db"

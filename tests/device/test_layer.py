@@ -72,7 +72,7 @@ def test_all_headers_are_reached_from_the_facade() -> None:
 
 def nvrtc_ptx(source: str, arch: str, *flags: str) -> str:
     """A kernel's PTX, after ptxas has taken it too; fails the test with NVRTC's log."""
-    nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install evoflash[cuda13]").cuda.nvrtc
+    nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install '.[cuda13]'").cuda.nvrtc
     program = nvrtc.createProgram(source, "kernel.cu", *ef_layer.nvrtc_headers(source))
     try:
         nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}", *flags])
@@ -121,6 +121,7 @@ EF_EXPORT_KERNEL(n{n})
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_every_shape_of_wgmma_compiles() -> None:
     found = re.findall(
         r"(wgmma\.mma_async\S+) {([%f\d,]+)}, ({?).*, p, 1, 1, (.*);", nvrtc_ptx(every_wgmma(), "sm_90a")

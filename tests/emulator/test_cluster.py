@@ -80,6 +80,7 @@ def test_blocks_store_to_another_ones_shared_memory(fault: int) -> None:
         ),
     ),
 )
+@pytest.mark.sample(6)
 def test_a_fault_is_named_on_its_line_under_every_schedule(
     fault: int, must: set[tuple[str, str]], may: set[str]
 ) -> None:

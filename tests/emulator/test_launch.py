@@ -17,6 +17,7 @@ from tables import table_of_cases
 from evoflash.emulator.launch import Emulation, Memory, run_launch
 from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels import gxx
+from evoflash.kernels.cached_files import is_whole_library
 from evoflash.kernels.gxx import KernelBuildError, build
 from evoflash.launch import LaunchConfig
 
@@ -261,6 +262,24 @@ def test_one_text_built_by_several_at_once_is_whole() -> None:
         }
     (library,) = libraries
     assert sorted(path.name for path in library.parent.iterdir()) == ["faults.cu", "faults.so"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "of before digests"])
+def test_a_library_that_is_not_as_it_was_built_is_built_again(damage: str) -> None:
+    source = f"#define FAULT 0\n// damaged: {damage}\n{FAULTS}"
+    library = build(source, name="faults")
+    whole = library.read_bytes()
+    assert build(source, name="faults").stat().st_mtime_ns == library.stat().st_mtime_ns
+    middle = len(whole) // 2
+    library.write_bytes(
+        {
+            "cut": whole[:middle],
+            "changed": whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
+            "of before digests": whole[:-48],
+        }[damage]
+    )
+
+    assert is_whole_library(build(source, name="faults"))
 
 
 @pytest.mark.slow

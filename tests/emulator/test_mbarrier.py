@@ -84,6 +84,15 @@ def test_the_wrong_parity_passes_too_early_or_hangs(schedule: str) -> None:
     assert kinds & {"race-RAW", "race-WAR", "DEADLOCK", "mbarrier-lapped", "uninit-shared"}
 
 
+@pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
+@pytest.mark.parametrize("number", [33, 34], ids=["tests", "tries"])
+def test_a_loop_that_counts_its_tests_gives_up_before_the_phase_has_ended(
+    number: int, delivery: str, schedule: str
+) -> None:
+    kinds = {report.kind for report in launch(number, delivery=delivery, schedule=schedule)[0].reports}
+    assert kinds & {"race-RAW", "race-WAR", "uninit-shared"}
+
+
 def test_a_waiting_thread_that_is_lapped_is_reported() -> None:
     (report,) = launch(5, schedule="fifo")[0].reports
     assert (report.kind, report.line) == ("mbarrier-lapped", line_of("// two phases pass") + 3)

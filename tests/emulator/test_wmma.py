@@ -94,6 +94,7 @@ def test_equal_seeds_give_equal_layouts() -> None:
 
 @table_of_cases()
 @pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.sample(6)
 def test_a_planted_mistake_is_named_with_its_line(bug: int, kind: str, at: str, element: str) -> None:
     lines = {report.line for report in wmma(element, bug=bug).emulation.reports if report.kind == kind}
 
@@ -175,7 +176,7 @@ def test_narrow_copies_and_the_streaming_store_move_what_they_should() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
 def test_the_gpu_side_compiles_for_each_target(arch: str) -> None:
-    nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install evoflash[cuda13]").cuda.nvrtc
+    nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install '.[cuda13]'").cuda.nvrtc
     program = nvrtc.createProgram(SOURCE, "wmma.cu", [], [])
     try:
         nvrtc.compileProgram(

@@ -95,6 +95,7 @@ def test_a_wrong_kernel_is_rejected_however_fast_and_whoever_its_rivals_are(
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_what_is_wrong_where_no_estimate_looks_is_rejected_when_it_is_fast(planted) -> None:
     """Wrong in the second head alone: the runs that the estimate is made of have one, the pre-flight two."""
     found = evaluated(planted("second_head"), best_at(SLOW_US))

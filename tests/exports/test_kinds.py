@@ -19,6 +19,7 @@ from evoflash.exports.kinds import KINDS, kind_of
 from evoflash.exports.launch_json import artefact
 from evoflash.kernels.family import load_family
 from evoflash.replay.kernel_tuner import read_recording
+from evoflash.replay.t4_results import t4_results
 from evoflash.store.store import open_store
 
 
@@ -28,7 +29,9 @@ def test_a_path_says_its_kind(path, name):
 
 
 def test_a_path_that_says_nothing_is_asked_about():
-    with pytest.raises(UsageError, match=r"x\.bin does not say what to write: add --kind"):
+    with pytest.raises(
+        UsageError, match=r"x\.bin does not say what to write: end it in one of \.cu \(cu\), .*or add --kind"
+    ):
         kind_of(None, "x.bin")
 
 
@@ -98,12 +101,58 @@ def test_t4_results_read_back_as_the_search_had_them(searched, tmp_path):
     assert {genome.values for genome in recording.space.outcomes} == {e.genome.values for e in outcomes}
     for evaluation in outcomes:
         (found,) = [o for g, o in recording.space.outcomes.items() if g.values == evaluation.genome.values]
-        expected = Status.TIMEOUT if evaluation.is_screened else evaluation.status
-        assert found.status is expected
-        assert found.score_us == (evaluation.score_us if evaluation.is_correct else None)
+        assert (found.status, found.rung) == (evaluation.status, evaluation.rung)
+        assert found.score_us == evaluation.learnt_us
+    assert (recording.problem, recording.device) == (str(case.problem), case.gpu.name)
+    assert (recording.basis, recording.space.version) == (Basis.MEASURED, case.genome.version)
+    assert {genome.id for genome in recording.space} == {e.genome.id for e in outcomes}
     for result in json.loads(path.read_text())["results"]:
         assert {"configuration", "times", "invalidity", "correctness"} <= result.keys()
         assert result["invalidity"] != "screened"
+
+
+def test_t4_results_are_the_search_s_though_the_kernel_was_verified_since(searched, tmp_path):
+    case, db, outcomes = searched
+    with open_store(db) as store:
+        for strategy in ("verify", "evaluate"):
+            key = RunKey(str(case.problem), case.gpu.name, Basis.MEASURED, strategy, 0)
+            run = store.begin(key, gpu_hash="", budget=1, argv=[], environment={})
+            store.add(run, outcomes[0], Proposal(outcomes[0].genome))
+
+    def rows(**changes) -> int:
+        path = tmp_path / "t4.json"
+        t4.write(replace(with_evaluation(case, db), **changes), path)
+        return len(json.loads(path.read_text())["results"])
+
+    assert rows() == len(outcomes)
+    assert rows(run=str(run.id)) == 1
+
+
+def test_estimates_in_t4_results_are_no_time_of_any_other_reader(searched, tmp_path):
+    _, _, outcomes = searched
+    estimate = replace(outcomes[0], basis=Basis.ESTIMATED, model_version="7")
+    params = load_family(estimate.genome.family).params
+    (result,) = t4_results(params, [estimate], {"extensions": "mutations/shake.py 12ab"})["results"]
+
+    assert result["objectives"] == [result["measurements"][0]["name"]] == ["estimated_time"]
+    assert result["times"]["runtimes"] == []
+    path = tmp_path / "estimates.t4.json"
+    path.write_text(json.dumps({"results": [result]}))
+    back = read_recording(path)
+    assert (back.basis, back.model_version) == (Basis.ESTIMATED, "7")
+    assert back.notes == {"extensions": "mutations/shake.py 12ab"}
+
+
+def test_an_edited_result_of_ours_is_refused(searched, tmp_path):
+    case, db, _ = searched
+    path = tmp_path / "t4.json"
+    t4.write(with_evaluation(case, db), path)
+    edited = json.loads(path.read_text())
+    edited["results"][0]["evoflash"]["score_us"] = 0.1
+    path.write_text(json.dumps(edited))
+
+    with pytest.raises(UsageError, match="was changed since evoflash wrote it"):
+        read_recording(path)
 
 
 def test_t4_results_without_a_search_are_refused(tmp_path):

@@ -16,6 +16,7 @@ from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing, Verdict
 from evoflash.exports.hub import VARIANT, kernel_name, write
 from evoflash.exports.kinds import kind_of
 from evoflash.exports.launch_json import artefact
+from evoflash.written_files import replacing
 
 # Runs in a Python that has PyTorch and cannot import evoflash: a name that is None fails to import.
 ALONE = data(__file__, "ALONE")
@@ -177,9 +178,13 @@ def test_exporting_again_replaces_an_export(hub):
     before = {
         path: path.read_bytes() for path in hub.rglob("*") if path.suffix in (".md", ".py", ".json", ".cubin")
     }
-    (hub / "README.md").write_text("old")
+    (hub / "README.md").write_text("old, and notes of my own")
 
-    write(exported("direct"), hub)
+    with pytest.raises(UsageError, match="was edited since: choose another path, or replace it with --force"):
+        write(exported("direct"), hub)
+    assert (hub / "README.md").read_text() == "old, and notes of my own"
+    with replacing():
+        write(exported("direct"), hub)
 
     assert len(before) > 20
     assert {path: path.read_bytes() for path in before} == before

@@ -14,10 +14,25 @@ EF_DEV void wait_by_test(u32 bar, u32 parity) {
   }
 }
 
+// Who counts goes on some day without what it asked for.
+EF_DEV void wait_by_some_tests(u32 bar, u32 parity) {
+  for (int i = 0; i < 1000 && !ef::mbar_test_wait(bar, parity); ++i) {
+  }
+}
+
+EF_DEV void wait_by_some_tries(u32 bar, u32 parity) {
+  for (int i = 0; i < 20 && !ef::mbar_try_wait(bar, parity); ++i) {
+  }
+}
+
 #if FAULT == 1
 #define WAIT wait_by_try
 #elif FAULT == 2
 #define WAIT wait_by_test
+#elif FAULT == 33
+#define WAIT wait_by_some_tests
+#elif FAULT == 34
+#define WAIT wait_by_some_tries
 #else
 #define WAIT ef::mbar_wait
 #endif
@@ -27,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(64) mbarriers(const int* in, int* o
   const int thread = threadIdx.x, lane = thread % 32;
   const u32 smem = ef::smem_base(), full = smem, empty = smem + 16, other = smem + 32, data = smem + 1024;
   int result = 0;
-#if FAULT <= 3 || FAULT == 17  // a ring of two stages, filled by warp 0, emptied by warp 1, six times
+#if FAULT <= 3 || FAULT == 17 || FAULT >= 33  // a ring of two stages, filled by warp 0, emptied by warp 1, six times
   if (thread == 0) {
     for (int stage = 0; stage < 2; ++stage) {
       ef::mbar_init(full + 8 * stage, 32);

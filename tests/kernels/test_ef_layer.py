@@ -19,7 +19,7 @@ def shapes(text: str) -> set[str]:
 
 def compiled(source: str, arch: str, *flags: str) -> str:
     """The PTX of a text that includes nothing; fails the test with NVRTC's log."""
-    nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install evoflash[cuda13]").cuda.nvrtc
+    nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install '.[cuda13]'").cuda.nvrtc
     program = nvrtc.createProgram(source, "kernel.cu", [], [])
     try:
         nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}", *flags])

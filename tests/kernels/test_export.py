@@ -54,7 +54,7 @@ def test_the_banner_names_the_command_that_prints_the_same_bytes():
 
 
 @pytest.mark.parametrize("champion", read_champions(CHAMPIONS / "h200.toml"), ids=lambda c: c.problem)
-@pytest.mark.sample(11)
+@pytest.mark.sample(4)
 def test_every_archived_kernel_can_be_exported(champion):
     what, spec = parse_problem(champion.problem), load_gpu("h200")
     space = load_family(champion.genome.family).space(what.compile_keys(spec.arch), spec)

@@ -67,12 +67,18 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def library(folder):
-    """All three linked into one shared library."""
-    for name in ("decode", "plain", "long"):
+    """The two short ones linked into one shared library."""
+    return linked(folder, {"decode": "decode", "plain": "flash_mma"})
+
+
+def linked(folder, prefixes) -> ctypes.CDLL:
+    """The files of those names in one shared library; for each the prefix of its functions."""
+    for name in prefixes:
         compiled(*NVCC, ARCH, "-c", f"{name}.cu", "-o", f"{name}.o", folder=folder)
-    compiled("nvcc", "-shared", "decode.o", "plain.o", "long.o", "-o", "library.so", folder=folder)
-    loaded = ctypes.CDLL(str(folder / "library.so"))
-    for prefix in ("decode", "flash_mma", "long_one"):
+    product = "_".join(prefixes) + ".so"
+    compiled("nvcc", "-shared", *(f"{name}.o" for name in prefixes), "-o", product, folder=folder)
+    loaded = ctypes.CDLL(str(folder / product))
+    for prefix in prefixes.values():
         getattr(loaded, f"{prefix}_workspace_bytes").restype = ctypes.c_uint64
         getattr(loaded, f"{prefix}_error_string").restype = ctypes.c_char_p
     return loaded
@@ -136,9 +142,12 @@ def test_the_kernels_of_a_file_without_a_prefix_keep_their_names_and_others_begi
 
 @needs_nvcc
 @pytest.mark.full
-def test_three_kernels_link_into_one_library_without_a_warning(library):
-    for prefix in ("decode", "flash_mma", "long_one"):
+def test_three_kernels_link_into_one_library_without_a_warning(folder):
+    prefixes = {"decode": "decode", "plain": "flash_mma", "long": "long_one"}
+    library = linked(folder, prefixes)
+    for prefix in prefixes.values():
         assert getattr(library, f"{prefix}_forward")(None, None) == CODES["BAD_VERSION"]
+    assert library.long_one_error_string(CODES["BAD_DTYPE"]).endswith(b"(bf16)")
 
 
 @needs_nvcc
@@ -235,7 +244,6 @@ def test_a_later_versions_larger_struct_is_taken_where_all_that_is_new_is_zero(l
 @needs_nvcc
 def test_what_a_kernel_was_compiled_for_stands_in_its_errors(library):
     assert library.decode_error_string(CODES["BAD_HEADS"]).endswith(b"(4)")
-    assert library.long_one_error_string(CODES["BAD_DTYPE"]).endswith(b"(bf16)")
     assert library.decode_error_string(CODES["BAD_MASK"]).endswith(b"(causal)")
     assert library.decode_error_string(0) == b"no error"
 

@@ -81,7 +81,7 @@ def test_each_value_of_each_gene_runs_clean(cases, name, value):
     ("cases", "name", "one", "other"),
     [one for each in BY_GENE for one in with_family(each, gene_cases.adjacent_values(each.family))],
 )
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_no_value_is_inert(cases, name, one, other):
     genomes = cases.with_value(name, one, other), cases.with_value(name, other, one)
     first, second = (
@@ -114,7 +114,7 @@ def meetings(cases: FamilyCases) -> Iterator[object]:
 @pytest.mark.parametrize(
     ("cases", "values", "key"), [one for each in BY_GENE for one in with_family(each, meetings(each))]
 )
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_genes_that_meet_run_clean(cases, values, key):
     genome = cases.genome(values, key)
     assert values.items() <= {**cases.said["base"], **genome.as_dict()}.items(), "a gene is not active here"
@@ -224,7 +224,7 @@ def test_a_rendered_kernel_reads_as_if_written_by_hand(cases, values):
         for mistake in kernel["mistakes"]
     ],
 )
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 def test_a_planted_mistake_is_found(cases, kernel, mistake):
     key = cases.key_with(kernel.get("key", {}))
     values, registers = cases.values(kernel), kernel.get("registers", 0)

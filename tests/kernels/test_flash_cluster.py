@@ -34,6 +34,7 @@ SHORT = ["short128", "short256,causal", "mission", "mission,causal", "s1k_d64", 
 
 
 @pytest.mark.parametrize("name", SHORT)
+@pytest.mark.sample(1)
 def test_every_seed_for_a_short_sequence_is_valid_and_whole(name):
     """C7510 to C7519 are how ptxas says that it took a pipeline of wgmma apart."""
     problem = parse_problem(name)
@@ -139,6 +140,7 @@ def test_the_maps_are_those_of_parts_and_columns(head_dim, values, columns):
     "values", [{}, FOUR, {"consumers": 2}, {"consumers": 2, "cluster": 4, "tile_parts": 4}], ids=str
 )
 @pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.sample(3)
 def test_the_shared_memory_asked_for_is_what_the_kernel_touches(values, head_dim):
     """Barriers stand last: 8 bytes further and one is past the end."""
     key = replace(KEY, head_dim=head_dim)

@@ -26,6 +26,7 @@ def test_scores_summed_in_half_run_clean():
 
 
 @pytest.mark.parametrize("head_dim", [16, 80, 96, 256])
+@pytest.mark.sample(1)
 def test_any_multiple_of_16_is_a_head_dim(head_dim):
     """80 and 96: the chunks of a row do not divide the threads."""
     key = AttentionKey(head_dim, "bf16", True, 1, "sm_90a")

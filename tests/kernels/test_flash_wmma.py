@@ -55,6 +55,7 @@ def test_the_golden_kernels_pass_the_emulator(name):
 
 
 @pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.sample(1)
 def test_the_golden_kernels_compile_without_spills(name):
     build = compile_candidate(kernel(*GOLDEN[name]))
 
@@ -108,6 +109,7 @@ def test_a_fragment_loaded_by_columns_and_declared_by_rows_does_not_compile():
 
 
 @pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.sample(1)
 def test_the_exported_file_compiles_without_an_include_path(name):
     from cupy.cuda import nvrtc
 

@@ -1,7 +1,5 @@
 """NVRTC builds without a GPU: resources, identity, the cache; and what a broken text gives."""
 
-import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +11,14 @@ from evoflash.errors import DeviceError
 from evoflash.evaluation import Candidate
 from evoflash.kernels import nvrtc
 from evoflash.kernels.family import load_family
-from evoflash.kernels.nvrtc import cached_source, compile_candidate, first_error, resources, text_sha
+from evoflash.kernels.nvrtc import (
+    cached_source,
+    compile_candidate,
+    first_error,
+    has_its_code,
+    resources,
+    text_sha,
+)
 from evoflash.kernels.renderer import render
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.specs import load_gpu
@@ -96,15 +101,23 @@ def test_an_unwritable_cache_is_said_in_one_line(tmp_path, monkeypatch):
         compile_candidate(candidate(seed=5))
 
 
-def test_a_half_written_cache_folder_is_not_taken_for_a_kernel(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["build.json", "kernel.cubin", "log.txt", "sha256"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "changed"])
+def test_a_cache_folder_that_is_not_as_it_was_written_is_compiled_anew(tmp_path, monkeypatch, name, damage):
     monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
     build = compile_candidate(candidate(seed=6))
-    os.remove(os.path.join(os.path.dirname(build.cubin_path), "build.json"))
+    path = Path(build.cubin_path).with_name(name)
+    whole = Path(build.cubin_path).read_bytes()
+    content = path.read_bytes()
+    changed = content[:40] + b"#" + content[41:]
+    path.unlink() if damage == "gone" else path.write_bytes(content[:-7] if damage == "cut" else changed)
+    assert has_its_code(build) is (name != "kernel.cubin")
 
     again = compile_candidate(candidate(seed=6))
 
-    assert again.ok
-    assert os.path.exists(again.cubin_path)
+    assert (again.registers, again.text_sha) == (build.registers, build.text_sha)
+    assert Path(again.cubin_path).read_bytes() == whole
+    assert has_its_code(again)
 
 
 def test_a_second_empty_cache_learns_the_same_of_a_kernel(tmp_path, monkeypatch):
@@ -123,19 +136,6 @@ def test_nvrtc_s_own_cache_is_turned_off_where_it_has_one(version, given, monkey
     monkeypatch.setattr(nvrtc, "_nvrtc", lambda: SimpleNamespace(getVersion=lambda: version))
 
     assert ("--no-cache" in nvrtc.options("sm_90a")) is given
-
-
-def test_a_kept_kernel_of_which_ptxas_said_nothing_is_made_again(tmp_path, monkeypatch):
-    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
-    build = compile_candidate(candidate(seed=6))
-    kept = Path(build.cubin_path).with_name("build.json")
-    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"registers": 0, "log": ""}))
-
-    again = compile_candidate(candidate(seed=6))
-
-    assert resources(again.log) == resources(build.log)
-    assert again.registers == build.registers
-    assert json.loads(kept.read_text())["registers"] == build.registers
 
 
 def test_text_sha_reads_only_code_and_constants():

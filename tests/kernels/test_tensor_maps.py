@@ -101,6 +101,7 @@ def test_the_exported_file_compiles_with_nvrtc_alone(family):
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="needs nvcc, of CUDA 12 or later")
 @pytest.mark.parametrize("o_out", ["box", "plain"])
 @pytest.mark.sample(1)
+@pytest.mark.full
 def test_the_exported_program_needs_no_driver_to_link(family, tmp_path, o_out):
     """cuTensorMapEncodeTiled is found at run time: a program linked here must not ask for libcuda."""
     text = export_kernel(genome_of(family, o_out=o_out), Problem((WORKLOAD,)), H200)

@@ -11,6 +11,10 @@ from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
 KNOWN = {"head_dim": 64}
+PROBLEMS = {
+    "attention": ("mission", "b=1,h=10,hkv=2,s=300,d=128,causal,dtype=bf16"),
+    "linear": ("linear:8b_o,m=8,dtype=fp8b128", "linear:8b_o,m=1"),
+}
 
 
 def expression(text):
@@ -25,7 +29,7 @@ def number(text):
 def test_all_checks_at_once_and_one_by_one_say_the_same(name):
     family, answers = load_family(name), []
     gpu = next(gpu for gpu in map(load_gpu, ("h200", "l4")) if family.supports(gpu))
-    for problem in ("mission", "b=1,h=10,hkv=2,s=300,d=128,causal,dtype=bf16"):
+    for problem in PROBLEMS[family.op]:
         space = family.space(parse_problem(problem).compile_keys(gpu.arch), gpu)
         assert space.passes is not None
         rng = np.random.default_rng(0)

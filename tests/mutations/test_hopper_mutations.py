@@ -71,7 +71,7 @@ def test_a_move_at_the_wall_makes_the_tile_pay_or_is_refused(move) -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-@pytest.mark.sample(10)
+@pytest.mark.sample(3)
 def test_a_named_operator_finds_something_to_do_in_both_spaces_or_says_why_not(name: str) -> None:
     for text in (GROUPED, WIDE):
         space, walk = hopper(text)

@@ -43,7 +43,7 @@ RIGHT = "pass"
 
 @pytest.fixture(scope="module", autouse=True)
 def torch():
-    return pytest.importorskip("torch", reason="needs torch: pip install 'evoflash[baselines]'")
+    return pytest.importorskip("torch", reason="needs torch: pip install '.[baselines]'")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from evoflash.gpu.batch import Slab
 from evoflash.gpu.process import cache, checks
 from evoflash.gpu.process.checks import CheckSubject
 from evoflash.operation import operation_of
-from evoflash.operations.attention.inputs import check_workloads
+from evoflash.operations.attention.check_shapes import check_workloads
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import thresholds_of
 from evoflash.validation.cases import large_case

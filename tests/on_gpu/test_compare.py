@@ -88,7 +88,7 @@ def test_a_kernel_that_is_wrong_only_while_timed_is_found_out(pool, spec, cubins
 
 
 def test_a_baseline_is_compared_by_the_same_clock(pool, spec, cubins):
-    pytest.importorskip("torch", reason="needs torch: pip install 'evoflash[baselines]'")
+    pytest.importorskip("torch", reason="needs torch: pip install '.[baselines]'")
     outcome = held(pool, spec, ComparedKernel("sdpa_flash"), contender(spec, cubins, "plain"))
     assert answers(outcome)["pairs-cold"] == "faster"
 

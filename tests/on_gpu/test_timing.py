@@ -81,7 +81,7 @@ def test_finalists_and_baselines_are_timed_in_turns_and_compared(worker, spec, c
 
 def test_every_baseline_that_runs_is_right_on_every_workload(worker, spec):
     """Bottom-right, grouped, decode: in one process, because each start of PyTorch takes seconds."""
-    pytest.importorskip("torch", reason="needs torch: pip install 'evoflash[baselines]'")
+    pytest.importorskip("torch", reason="needs torch: pip install '.[baselines]'")
     workloads = (
         CAUSAL,
         AttentionWorkload(2, 8, 2, 384, 384, 128, "bf16", causal=True),

@@ -1,9 +1,11 @@
 """An estimate keeps its mark through a recording and its replay, and no replay stands among kernels."""
 
+import json
 import sqlite3
 from pathlib import Path
 
 import pytest
+from places import FIXTURES
 from typer.testing import CliRunner
 
 from evoflash.app.insights import read_insights
@@ -22,6 +24,7 @@ from evoflash.store.store import Store, open_store
 from evoflash.views import kernel as kernel_report
 
 GPU, PROBLEM = load_gpu("l4"), parse_problem("mission")
+RECORDED = FIXTURES / "recorded.json.gz"
 FAMILY = load_family("flash_simt")
 GENOMES = FAMILY.seeds_for(PROBLEM, FAMILY.space(PROBLEM.compile_keys(GPU.arch), GPU), GPU)[:2]
 
@@ -110,3 +113,18 @@ def test_a_replay_of_before_estimates_were_marked_claims_no_measurement(tmp_path
         put(store, Basis.REPLAYED, 14.2)
         (old,) = store.find(GENOMES[0].id)
     assert "14.20 us replayed from a recording, not measured here" in kernel_report.brief(old)
+
+
+def test_a_configuration_that_another_tuner_recorded_is_shown(tmp_path: Path) -> None:
+    """Of a problem and on a GPU that evoflash does not know."""
+    db = str(tmp_path / "r.db")
+    found = search_recording(RECORDED, db, strategy="uniform", seed=0, limits=Limits(3), fresh=False, argv=[])
+    assert found.best is not None
+
+    def show(*more: str) -> tuple[str, object]:
+        done = CliRunner().invoke(program(commands()), ["show", found.best.genome.id, *more, "--db", db])
+        return done.stdout, done.exception
+
+    assert "replayed from a recording" in show()[0]
+    assert json.loads(show("--json")[0])[0]["basis"] == "replayed"
+    assert "is of a recorded space: no command makes it again" in str(show("--command")[1])

@@ -170,9 +170,11 @@ def test_true_and_one_are_two_values(tmp_path):
         (lambda data: data["cache"]["1,x"].update(a=[7]), "is not a value that a param can have"),
         (lambda data: data["cache"]["2,y"].update(a=1, b="x"), "stands there twice"),
         (lambda data: data["cache"].clear(), "holds no configuration"),
-        (lambda data: data.pop("cache"), "is no Kernel Tuner record"),
-        (lambda data: data.update(cache=["1,x"]), "is no Kernel Tuner record"),
+        (lambda data: data.pop("cache"), "no Kernel Tuner record"),
+        (lambda data: data.update(cache=["1,x"]), "no Kernel Tuner record"),
         (lambda data: data["cache"].update({"1,y": 3}), "no whole Kernel Tuner record"),
+        (lambda data: data.update(objective_higher_is_better=True), "'time' is to be as high as can be"),
+        (lambda data: data.update(time_unit="us"), "its times are in 'us'"),
     ],
 )
 def test_a_file_that_is_not_whole_is_answered_with_what_is_wrong(tmp_path, change, words):
@@ -185,14 +187,58 @@ def test_a_file_that_is_not_whole_is_answered_with_what_is_wrong(tmp_path, chang
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"hello", b"[1, 2]", b'{"cache": {"1": ', b"\xff\xfe", b"\x1f\x8bno"]
+    ("content", "words"),
+    [
+        (b"", "no JSON object"),
+        (b"hello", "no JSON object"),
+        (b"[1, 2]", "no JSON object"),
+        (b"\xff\xfe", "no JSON object"),
+        (b"\xff\xff", "neither text nor whole gzip"),
+        (b"\x1f\x8bno", "gzip file is cut or damaged"),
+        (gzip.compress(b"{}" * 99)[:-9], "gzip file is cut or damaged"),
+        (b'{"cache": {"1": ', "the file is cut: it ends in the middle of line 1"),
+        (b'{"cache": {\n"1": {"time": 1.', "the file is cut: it ends in the middle of line 2"),
+        (b'{"cache": {\n"1": {"ti', "the file is cut: it ends in the middle of line 2"),
+        (b'{"cache": {"1" 2}}', "no whole JSON: Expecting ':' delimiter in line 1, column 16"),
+        (b'{"a": ' * 100_000, "nested too deeply"),
+        (b'{"cache": {"1,x": 1, "1,x": 2}}', "'1,x' stands there twice"),
+    ],
 )
-def test_what_is_no_json_object_is_refused_in_words(tmp_path, content):
+def test_what_is_no_whole_json_is_refused_in_words(tmp_path, content, words):
     path = tmp_path / "cache.json"
     path.write_bytes(content)
 
-    with pytest.raises(UsageError, match=r"cache\.json: (no JSON object|neither text nor whole gzip)"):
+    with pytest.raises(UsageError, match=words) as caught:
         read_recording(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("coding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_passed_over(tmp_path, coding):
+    path = written(tmp_path, lambda data: None)
+    path.write_bytes(path.read_text().encode(coding))
+
+    assert len(read_recording(path).space.genomes) == 2
+
+
+def test_a_cache_without_its_end_says_so(stencil):
+    assert any("416 whole entries are read" in remark for remark in stencil.remarks)
+
+
+def test_a_cache_that_ranks_by_another_number_says_so(tmp_path):
+    recording = read_recording(written(tmp_path, lambda data: data.update(objective="GFLOP/s")))
+
+    assert (len(recording.remarks), recording.scores_us) == (1, [2500.0])
+    assert "'GFLOP/s', which is no time" in recording.remarks[0]
+
+
+def test_an_error_that_stands_at_the_objective_is_a_failure(tmp_path):
+    def change(data):
+        data["objective"] = "GFLOP/s"
+        data["cache"]["2,y"] = {"a": 2, "b": "y", "GFLOP/s": "CompilationFailedConfig"}
+
+    assert outcome_of(written(tmp_path, change), a=2, b="y").status is Status.COMPILE
 
 
 def test_a_missing_file_is_a_usage_error(tmp_path):
@@ -222,10 +268,59 @@ def test_t4_results_give_all_six_statuses_and_times_in_any_unit(tmp_path):
 
 
 def test_t4_results_whose_objective_is_no_time_are_refused(tmp_path):
-    path = t4(tmp_path, lambda results: results[0].update(objectives=["power"]))
+    def change(results):
+        for each in results:
+            each.update(objectives=["power"], measurements=[{"name": "power", "value": 9, "unit": "W"}])
 
     with pytest.raises(UsageError, match="'power' is no time"):
-        read_recording(path)
+        read_recording(t4(tmp_path, change))
+
+
+def test_a_configuration_with_two_outcomes_is_refused_and_a_repeated_one_said(tmp_path):
+    again = read_recording(t4(tmp_path, lambda results: results.append(results[0])))
+
+    assert (len(again.space.genomes), "1 results repeat" in again.remarks[0]) == (3, True)
+    with pytest.raises(UsageError, match="stands there twice, with different outcomes"):
+        read_recording(t4(tmp_path, lambda results: results[1].update(configuration={"b": 64, "mode": "x"})))
+
+
+def test_a_param_that_only_some_configurations_have_is_absent_in_the_others(tmp_path):
+    def change(results):
+        del results[0]["configuration"]["mode"]
+
+    space = read_recording(t4(tmp_path, change)).space
+
+    assert space.param("mode").values == ("absent", "y")
+    assert all(space.genome(genome.as_dict()) == genome for genome in space)
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"correctness": 0}, Status.CORRECTNESS),
+        ({"invalidity": "Compile", "measurements": []}, Status.COMPILE),
+        ({"measurements": [{"name": "time", "value": None, "unit": "ms"}]}, Status.RUNTIME),
+        ({"measurements": [{"name": "time", "value": 1e20, "unit": "ms"}]}, Status.RUNTIME),
+    ],
+)
+def test_a_result_that_failed_has_no_time(tmp_path, changed, status):
+    outcome = outcome_of(t4(tmp_path, lambda results: results[0].update(changed)), b=64, mode="x")
+
+    assert (outcome.status, outcome.score_us) == (status, None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"invalidity": "wrong"}, "has the invalidity 'wrong': use one of correct, constraints"),
+        ({"invalidity": None}, "has the invalidity 'none'"),
+        ({"configuration": None}, "a result has no configuration"),
+        ({"evoflash": {"gpu": "l4"}}, "its results differ in gpu"),
+    ],
+)
+def test_a_result_that_does_not_say_what_it_is_is_refused(tmp_path, changed, words):
+    with pytest.raises(UsageError, match=words):
+        read_recording(t4(tmp_path, lambda results: results[0].update(changed)))
 
 
 # ---- writing
@@ -277,6 +372,29 @@ def test_kernel_tuner_finds_every_param_in_every_entry(tiles):
         )
     words = {entry["time"] for entry in data["cache"].values() if isinstance(entry["time"], str)}
     assert words == {"InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig"}
+
+
+def test_a_record_that_was_edited_is_not_taken_for_a_recorded_one(tmp_path, tiles):
+    path = tmp_path / "cache.json"
+    write_recording(path, tiles)
+    text = path.read_text()
+    assert '"score_us": 4.0' in text
+    path.write_text(text.replace('"score_us": 4.0', '"score_us": 0.4'))
+
+    with pytest.raises(UsageError, match="was changed since evoflash wrote it"):
+        read_recording(path)
+
+
+def test_what_was_not_proven_is_neither_correct_nor_the_optimum(tiles):
+    screened = RecordedOutcome(Status.SCREENED, Rung.PREFLIGHT, "", 0.1)
+    space = recorded_space(
+        "tiles", TILES.params, {**tiles.space.outcomes, tiles.space.genomes[2]: screened}, version=3
+    )
+    with_one = replace(tiles, space=space)
+
+    assert with_one.scores_us == tiles.scores_us
+    assert with_one.summary.correct == len(tiles.scores_us)
+    assert f"{with_one.screened_count} more looked right" in with_one.summary.title
 
 
 def test_a_lower_bound_is_not_the_optimum(tiles):

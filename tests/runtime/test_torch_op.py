@@ -95,6 +95,27 @@ def test_gradients_flow_through_the_fallback():
     assert q.grad.abs().max() > 0
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_compiled_fallback_takes_one_shape_after_the_other(causal):
+    """From the second shape on torch.compile keeps sizes symbolic. In one graph: nothing falls out of it."""
+    torch._dynamo.reset()
+
+    @torch.compile(backend="eager", fullgraph=True)
+    def compiled(q, k, v):
+        return attention()(q, k, v, causal=causal, fallback=True)
+
+    for heads, kv_heads, rows, keys in (
+        (4, 4, 64, 64),
+        (4, 4, 96, 96),
+        (8, 8, 96, 96),
+        (8, 2, 5, 7),
+        (8, 8, 1, 9),
+    ):
+        q, k, v = tensors(heads=heads, kv_heads=kv_heads, rows=rows, keys=keys)
+        expected, _ = by_sdpa(q, k, v, causal=causal, scale=None)
+        torch.testing.assert_close(compiled(q, k, v), expected)
+
+
 # What is wrong with a call, and a word of the line that says so. The fallback has an answer to these.
 UNSUPPORTED = {
     "on the CPU": (lambda: tensors(), {}, "cpu"),

@@ -237,6 +237,7 @@ def test_a_reader_cannot_write_on_a_server_either(url: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_server_that_goes_away_ends_the_search_in_one_line_and_the_same_command_continues(
     postgres: Server,
 ) -> None:

@@ -76,6 +76,7 @@ def test_deleting_asks_and_where_nobody_can_answer_wants_yes(path: str) -> None:
 HOLDS = data(__file__, "HOLDS")
 
 
+@pytest.mark.sample(1)
 def test_a_run_that_is_going_on_is_shown_so_and_not_deleted(path: str) -> None:
     before = histories(path)
     with subprocess.Popen(

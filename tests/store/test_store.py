@@ -588,6 +588,16 @@ def test_a_database_made_by_revision_0002_gets_room_for_costs_and_energies(path:
         assert costs(store.database, run.id) == {run.id: ComputeCost(60.0, 90.0)}
 
 
+def test_a_database_made_by_revision_0004_goes_on_and_notes_how_its_runs_end(path: Path) -> None:
+    with open_store(str(restored(path, FIXTURES / "store_0004.sql.xz"))) as store:
+        (run,) = store.runs()
+        assert (run.ended, run.ends, len(store.history(run))) == ("", "", 2)
+        store.note_limits(run, ended="time")
+        (again,) = store.runs()
+        assert again == replace(run, ended="time")
+        assert check_database(store.database).findings == ()
+
+
 NEAR = "b=1,h=8,hkv=8,sq=1024,skv=1024,d=64,dtype=fp16"
 # What the searches of store_0003.sql are called there, and the fields that say the same.
 SEARCHES = {
@@ -609,10 +619,14 @@ def selected(path: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_database_made_by_revision_0003_ranks_and_reports_as_before(of_0003: Path) -> None:
-    ranked = selected(of_0003, "SELECT * FROM leaderboard")
+    names = [name for (name,) in selected(of_0003, "SELECT name FROM pragma_table_info('leaderboard')")]
+    same = ", ".join(name for name in names if name not in ("p10_us", "p90_us", "n"))
+    ranked = selected(of_0003, f"SELECT {same} FROM leaderboard")
     noted = selected(of_0003, "SELECT id, strategy, environment_json FROM runs ORDER BY id DESC")
     with open_store(str(of_0003)) as store:
-        assert store.query("SELECT * FROM leaderboard", {})[1] == ranked
+        assert store.query(f"SELECT {same} FROM leaderboard", {})[1] == ranked
+        spread = "SELECT DISTINCT p10_us, p90_us, n FROM leaderboard WHERE basis = 'estimated'"
+        assert set(store.query(spread, {})[1]) == {(None, None, 0)}
         runs = store.runs()
         assert [(run.id, run.key.search_name) for run in runs] == [(at, name) for at, name, _ in noted]
         for run, (_, _, environment) in zip(runs, noted, strict=True):
@@ -785,7 +799,7 @@ def test_a_postgresql_url_without_the_driver_says_which_extra_installs_it(monkey
     monkeypatch.setitem(sys.modules, "psycopg", None)
 
     with pytest.raises(
-        StoreError, match=r"no driver for 'postgresql' databases: pip install 'evoflash\[postgres\]'"
+        StoreError, match=r"no driver for 'postgresql' databases: pip install \"psycopg\[binary\]>=3.1\""
     ):
         database.open_database("postgresql://host/kernels")
 

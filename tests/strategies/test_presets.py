@@ -30,6 +30,7 @@ class TestFullOnIslands(StrategyCases):
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
+@pytest.mark.sample(1)
 def test_every_population_ends_in_children_and_resumes(population: str) -> None:
     def strategy():
         return make_strategy(f"evolution:insight:{population}", SPACE, seed=3)

@@ -18,6 +18,7 @@ FULL = AttentionWorkload(2, 4, 2, 60, 131, 64)
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [(1, 1), (60, 131), (70, 33)])
+@pytest.mark.sample(2)
 def test_an_honest_kernel_is_accepted(lengths, causal):
     workload = AttentionWorkload(2, 4, 2, *lengths, 64, "bf16", causal)
     verdict = check_correctness(partial(tiled, dtype="bf16", causal=causal), workload, seed=4)

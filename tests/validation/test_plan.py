@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.operations.attention.inputs import AT_SIZE, check_workloads, draw
+from evoflash.operations.attention.check_shapes import check_workloads
+from evoflash.operations.attention.inputs import AT_SIZE, draw
 from evoflash.operations.attention.reference import expect, sample
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import Reach, Relation

@@ -37,6 +37,7 @@ def answer(kernel, workload, names=ALL, seed=11):
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("length", [64, 512])
+@pytest.mark.sample(2)
 def test_an_honest_tiled_kernel_passes_every_trial(length, causal, dtype):
     verdict = answer(
         partial(tiled, dtype=dtype, causal=causal), workload_of(length, dtype=dtype, causal=causal)
@@ -47,6 +48,7 @@ def test_an_honest_tiled_kernel_passes_every_trial(length, causal, dtype):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.sample(1)
+@pytest.mark.full
 def test_an_honest_lazily_rescaling_kernel_passes_every_trial(dtype):
     kernel = partial(tiled, dtype=dtype, tau=8 * np.log(2), tile=32)
     verdict = answer(kernel, workload_of(1024, dtype=dtype))

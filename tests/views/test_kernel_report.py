@@ -1,7 +1,9 @@
 """`evoflash show`: what is said of a kernel that was screened, and that it is no failure."""
 
+import pytest
+
 from evoflash.app.known import failures
-from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
+from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status, Timing
 from evoflash.space import Genome
 from evoflash.store.store import open_store
 from evoflash.views import kernel as kernel_report
@@ -22,9 +24,19 @@ def test_a_screened_kernel_is_said_to_be_unproven_and_is_no_failure(tmp_path):
         key = RunKey(PROBLEM, "h200", Basis.MEASURED, "evolution", 0)
         run = store.begin(key, gpu_hash="", budget=2, argv=[], environment={})
         store.add(run, screened, Proposal(screened.genome))
-        assert kernel_report.describe_failures(failures(store)) == "1 evaluated, no failures."
+        assert kernel_report.describe_failures(failures(store, run)) == "1 evaluated, no failures."
         wrong = evaluation_of(2, Status.CORRECTNESS, Rung.CORRECTNESS)
         store.add(run, wrong, Proposal(wrong.genome))
-        assert kernel_report.describe_failures(failures(store)).startswith("2 evaluated, 1 failed:")
+        assert kernel_report.describe_failures(failures(store, run)).startswith("2 evaluated, 1 failed:")
     words = "7.50 us measured, by a short look: not proven to be right"
     assert screened.time == words
+
+
+@pytest.mark.parametrize(("basis", "remeasures"), [(Basis.ESTIMATED, True), (Basis.MEASURED, False)])
+def test_a_search_ends_with_its_run_and_the_commands_that_come_next(basis: Basis, remeasures: bool) -> None:
+    key = RunKey(PROBLEM, "h200", basis, "evolution", 0)
+    said = kernel_report.next_steps(Run(7, key, 1, "", 9, "2026-11-26T12:00:00+00:00"))
+
+    assert said.startswith("run 7; next `evoflash report 7")
+    assert "`evoflash best --run 7 --export kernel.cu" in said
+    assert ("where an h200 is `evoflash remeasure" in said) is remeasures

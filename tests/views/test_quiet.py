@@ -77,7 +77,7 @@ def test_a_quiet_search_prints_its_json_whole(printed) -> None:
     out, err = printed(*SEARCH, "-q", "--json")
 
     assert json.loads(out)["best"]["genome"]["id"] == GENOME.id
-    assert set(json.loads(out)) == {"best", "spent", "comparisons", "validator", "cost"}
+    assert set(json.loads(out)) == {"best", "spent", "run", "comparisons", "ties", "validator", "cost"}
     assert err == ""
 
 

@@ -58,7 +58,9 @@ def run_case(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> C
     watched = tuple(dict.fromkeys(line for r in ran.reports if r.line2 for line in (r.line2, r.line)))
     if not watched or ran.seconds > _MOST_S_AGAIN:
         return ran
-    telling = gxx.build(library.with_suffix(".cu").read_text(), name=library.stem, tells_callers=True)
+    telling = gxx.build(
+        library.with_suffix(".cu").read_text(), name=library.stem, tells_callers=True, sees_all=True
+    )
     again = _run_once(telling, case, replace(run, watched=watched), inputs_name)
     return replace(ran, reports=tuple(_with_callers(ran.reports, again.reports)))
 
@@ -301,7 +303,7 @@ def check_kernel(subject: KernelUnderTest, *, runs: int, seed: int) -> CheckRepo
     gxx.runtime()  # once, before the processes ask for it
     unseen = unseen_in(subject.unseen, shift=subject.shift)
     try:
-        library = gxx.build(subject.source, name=subject.name)
+        library = gxx.build(subject.source, name=subject.name, sees_all=True)
     except gxx.KernelBuildError as error:
         refused = compiler_messages.from_gcc(error.log, file=f"{subject.name}.cu", shift=subject.shift)
         path = subject.path or Path(f"{subject.name}.cu")
@@ -311,7 +313,10 @@ def check_kernel(subject: KernelUnderTest, *, runs: int, seed: int) -> CheckRepo
     ran = _run_all(library, to_run)
     if len(ran) < len(to_run):
         notes = (*notes, f"{len(to_run) - len(ran)} runs were not made after one that does not end.")
-    findings = (*_launches_that_do_not_fit(subject, build), *findings_of(subject, ran), *compiled, *unseen)
+    found = findings_of(subject, ran)
+    known = {(finding.kind, finding.line) for finding in found}
+    unseen = tuple(finding for finding in unseen if (finding.kind, finding.line) not in known)
+    findings = (*_launches_that_do_not_fit(subject, build), *found, *compiled, *unseen)
     slow = slow_accesses(clean_sites(ran), shift=subject.shift)
     return CheckReport(
         subject,

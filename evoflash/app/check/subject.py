@@ -230,7 +230,10 @@ def of_export(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Kern
         shown=text,
         shift=before - head.count("\n") - _INCLUDE.count("\n"),
         unseen=lint(source),
-        notes=(*_notes(path, text, edits, export_kernel(*was, prefix=words.prefix)), *rendered.notes),
+        notes=(
+            *_notes(path, text, edits, export_kernel(*was, prefix=words.prefix, claims=words.claims)),
+            *rendered.notes,
+        ),
     )
     return (subject,)
 

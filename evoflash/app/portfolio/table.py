@@ -14,10 +14,10 @@ import numpy as np
 from evoflash.app.portfolio.choice import Regrets
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
-from evoflash.exports.exported import write_text
 from evoflash.operation import Workload
 from evoflash.problem import parse_workload
 from evoflash.space import Genome
+from evoflash.written_files import replacing, write_text
 
 _FORMAT, _VERSION = "evoflash portfolio table", 1
 WRONG = "wrong: "  # so begins the reason of a kernel that failed at a shape, and not merely cannot run there
@@ -161,8 +161,12 @@ def read_table(path: Path) -> TimeTable:
 
 
 def write_table(path: Path, table: TimeTable) -> None:
-    """Whole or not at all. UsageError where the path cannot be written."""
-    write_text(path, as_json(table) + "\n")
+    """Whole or not at all. UsageError where the path cannot be written.
+
+    A table that is there was read, and is in the new one.
+    """
+    with replacing():
+        write_text(path, as_json(table) + "\n")
 
 
 def as_json(table: TimeTable) -> str:

@@ -22,6 +22,7 @@ from evoflash.app.report.record import (
     SearchProgress,
 )
 from evoflash.app.runs import cost_as_dict
+from evoflash.champions.evidence import archived_kernel
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, faster
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.store.rows import score_row
@@ -30,6 +31,7 @@ from evoflash.store.standing import ComputeCost as Charged
 History = Sequence[tuple[Proposal, Evaluation]]
 RANDOM = "uniform"  # the strategy that is random search
 _ON_GPU = (Rung.SMOKE, Rung.CORRECTNESS, Rung.TIMING)
+FIRST_LOOK = "first look"  # no rung of its own: the short run that tells what is too slow to be proven
 _REASONS = 3  # of a rung and status that are named
 
 
@@ -59,7 +61,16 @@ def _row(n: int, proposal: Proposal, evaluation: Evaluation, winner_us: float | 
         protocol=evaluation.timings[-1].protocol if evaluation.timings else "",
         is_lower_bound=evaluation.is_censored,
         duplicate_of=evaluation.duplicate_of,
+        measured_us=archived_us(evaluation),
     )
+
+
+def archived_us(evaluation: Evaluation) -> float | None:
+    """What the archive measured of a kernel that was only estimated; None where it is not there."""
+    if not evaluation.is_estimate:
+        return None
+    known = archived_kernel(evaluation.genome, evaluation.problem, evaluation.gpu)
+    return known.us if known else None
 
 
 def best_so_far(history: History) -> tuple[BestSoFar, ...]:
@@ -78,9 +89,15 @@ def best_so_far(history: History) -> tuple[BestSoFar, ...]:
 
 def seed_us(history: History) -> tuple[int, float | None]:
     """How many seeds the search started from, and the time of the fastest correct one."""
+    seed = fastest_seed(history)
+    return sum(proposal.operator == "seed" for proposal, _ in history), seed.score_us if seed else None
+
+
+def fastest_seed(history: History) -> Evaluation | None:
+    """The fastest correct kernel that the search started from."""
     seeds = [evaluation for proposal, evaluation in history if proposal.operator == "seed"]
-    timed = [each.score_us for each in seeds if each.is_correct and each.score_us and not each.is_censored]
-    return len(seeds), min(timed, default=None)
+    timed = [each for each in seeds if each.is_correct and each.score_us and not each.is_censored]
+    return min(timed, key=lambda each: each.score_us or math.inf, default=None)
 
 
 def progress(run: Run, history: History, random: Sequence[RandomRun]) -> SearchProgress:
@@ -117,15 +134,25 @@ def _at(best: Sequence[BestSoFar], evaluations: int) -> float | None:
 
 
 def count_by_rung(history: History) -> tuple[RungCount, ...]:
-    """The rungs from the cheapest on; those of a GPU only where one was used."""
+    """The rungs from the cheapest on; those of a GPU only where one was used.
+
+    After compilation a candidate is looked at briefly, in the emulator or on the GPU. What is too slow then
+    is left there: it passed none of the rungs that prove a kernel.
+    """
     own = [evaluation for _, evaluation in history if not evaluation.duplicate_of]
-    is_measured = any(each.basis is Basis.MEASURED or each.rung in _ON_GPU for each in own)
+    screened = [each for each in own if each.is_screened]
+    others = [each for each in own if not each.is_screened]
+    is_measured = any(each.basis is Basis.MEASURED or each.rung in _ON_GPU for each in others)
     order = [rung for rung in Rung if is_measured or rung not in _ON_GPU]
     found = []
     for at, rung in enumerate(order):
-        came = [each for each in own if order.index(each.rung) >= at]
+        came = [each for each in others if order.index(each.rung) >= at]
         rejected = sum(each.rung is rung and each.learnt_us is None for each in came)
-        found.append(RungCount(str(rung), len(came), rejected))
+        is_before = at <= order.index(Rung.COMPILE)
+        found.append(RungCount(str(rung), len(came) + is_before * len(screened), rejected))
+        if rung is Rung.COMPILE and screened:
+            passed = len(came) - rejected
+            found.append(RungCount(FIRST_LOOK, passed + len(screened), 0, len(screened)))
     return tuple(found)
 
 

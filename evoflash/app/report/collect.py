@@ -12,32 +12,16 @@ from evoflash.app.report import record
 from evoflash.app.report.candidates import History, fronts
 from evoflash.app.report.lineage import lineage
 from evoflash.app.report.winner import kernel, rooflines, verdict
-from evoflash.app.runs import closing_database, state
+from evoflash.app.runs import closing_database, find_run, state
 from evoflash.app.search.session import read_pairs
-from evoflash.errors import NoKernelError, without_passwords
+from evoflash.errors import without_passwords
 from evoflash.evaluation import Baseline, Basis, Evaluation, Run
 from evoflash.gpu.timing.relative import factors, in_words
-from evoflash.store import run_edits
 from evoflash.store.database import Database
 from evoflash.store.rows import score_row
 from evoflash.store.standing import RunStatus, costs, standings
 from evoflash.store.store import Store, best_in
 from evoflash.version import __version__
-
-_NO_SEARCH = ("remeasure", "baselines", "archive", "evaluate")  # strategies of runs that are none
-
-
-def find_run(database: Database, store: Store, wanted: str | None) -> Run:
-    """The run with this number or name; without one the newest search, a recorded one only where no other is.
-
-    UsageError or NoKernelError where there is none.
-    """
-    if wanted is not None:
-        return run_edits.find(database, wanted)
-    searches = [run for run in store.runs() if run.key.strategy not in _NO_SEARCH]
-    if not searches:
-        raise NoKernelError("no search is in this database: run `evoflash search` first, or name a run.")
-    return min(searches, key=lambda run: run.key.basis is Basis.REPLAYED)
 
 
 def report(
@@ -51,7 +35,7 @@ def report(
     """As collect(), of a run of a database by its number or name; without one the newest search."""
     with closing_database(db, read_only=True) as database:
         store = Store(database)
-        run = find_run(database, store, wanted)
+        run = find_run(store, wanted)
         return collect(
             database,
             store,

@@ -11,6 +11,7 @@ from evoflash.app.insights import Generation
 from evoflash.app.report.candidates import History
 from evoflash.app.report.record import Hop, Lineage, Neighbour, short
 from evoflash.app.search.session import swap_pair
+from evoflash.champions.evidence import model_error
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.evaluation import FINAL, Evaluation, score
 from evoflash.evaluators.measured import MeasuredEvaluator
@@ -36,7 +37,9 @@ def lineage(
     )
     near = neighbours(history, best)
     mark = "~" if best.is_estimate else ""
-    says = (*_whole(hops, mark), *_best_hop(hops, mark), *_of_neighbours(near))
+    error = model_error(best.gpu) if best.is_estimate else None
+    told_from = error.spread if error else 1.0
+    says = (*_whole(hops, mark), *_best_hop(hops, mark), *_of_neighbours(near, mark, told_from))
     return Lineage(hops, again.how if again else NOT_RETIMED, near, says)
 
 
@@ -114,20 +117,22 @@ def _best_hop(hops: Sequence[Hop], mark: str) -> list[str]:
     return [f"The hop that gained most took {mark}{less} off, by {hop.operator}: {genes}."]
 
 
-def _of_neighbours(near: Sequence[Neighbour]) -> list[str]:
+def _of_neighbours(near: Sequence[Neighbour], mark: str, told_from: float) -> list[str]:
+    """`told_from`: the factor from which on a model tells a slower kernel; 1 where times were measured."""
     timed = [each for each in near if each.over_best is not None]
     if not near:
         return ["No candidate differs from the winner in one gene alone: no value's worth is known here."]
-    slower = [each for each in timed if (each.over_best or 0) > 1]
+    slower = [each for each in timed if (each.over_best or 0) > told_from]
+    by = f" by more than the model's error, {100 * (told_from - 1):.0f} %" if told_from > 1 else ""
     count = f"{len(near)} candidate{'s' if len(near) > 1 else ''}"
-    said = f"{count} differ from the winner in one gene alone; {len(slower)} of them are slower"
+    said = f"{count} differ from the winner in one gene alone; {len(slower)} of them are slower{by}"
     if wrong := len(near) - len(timed):
         said += f", {wrong} failed or have only a lower bound"
     if not slower:
         return [f"{said}."]
     most = max(slower, key=lambda each: each.over_best or 0.0)
     value, other = _word(most.best_value), _word(most.value)
-    worth = f"{100 * ((most.over_best or 1.0) - 1):.1f} %"
+    worth = f"{mark}{100 * ((most.over_best or 1.0) - 1):.1f} %"
     return [
         f"{said}. The value that matters most is {most.gene} = {value}: with {other} it is {worth} slower."
     ]

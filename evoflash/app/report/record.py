@@ -72,7 +72,7 @@ class RooflineBound:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A kernel's rate on a workload, in TFLOPS of work that cannot be avoided."""
+    """A kernel's rate on a workload, in TFLOPS as the field counts them."""
 
     name: str
     kind: str  # "winner", "seed" or "baseline"
@@ -196,11 +196,12 @@ class PairedRatio:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """A kernel that cannot be told apart from the winner."""
+    """A kernel that cannot be told apart from the winner; a screened one was not proven to be right."""
 
     id: str
     family: str
     us: float
+    status: str = "correct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,9 @@ class VerdictOn:
     is_final: bool  # timed again in turns with the other finalists
     tflops: float | None
     seed_us: float | None  # the fastest of what the search started from
-    over_seed: float | None  # the seed's time over the winner's
+    over_seed: float | None  # the seed's time over the winner's; None where one is measured and one is not
+    measured_us: float | None  # where its own time is an estimate and the archive measured this very kernel
+    seed_measured_us: float | None  # likewise of the seed
     pairs: tuple[PairedRatio, ...]
     ties: tuple[Tie, ...]
     says: tuple[str, ...]
@@ -275,6 +278,7 @@ class CandidateRow:
     protocol: str
     is_lower_bound: bool  # its timing was stopped early: it takes at least `us`
     duplicate_of: str
+    measured_us: float | None = None  # by the archive, where `us` is an estimate of this very kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,11 +293,14 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class RungCount:
-    """How many candidates came to a rung, and how many of them it rejected."""
+    """How many candidates were on a rung, how many of them it rejected, and how many it left as too slow to
+    be proven: these passed no rung above.
+    """
 
     rung: str
     reached: int
     rejected: int
+    screened: int = 0
 
 
 @dataclass(frozen=True, slots=True)

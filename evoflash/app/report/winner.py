@@ -6,10 +6,11 @@ none, and a model's estimate has no interval. What bounds the winner are the GPU
 workloads, and the model's terms where it was estimated.
 """
 
+import math
 from collections.abc import Sequence
 
 from evoflash.app.export import export_commands
-from evoflash.app.report.candidates import History, seed_us
+from evoflash.app.report.candidates import History, archived_us, fastest_seed
 from evoflash.app.report.record import (
     CompiledSource,
     PairedRatio,
@@ -22,6 +23,7 @@ from evoflash.app.report.record import (
     VerdictOn,
     WinnerKernel,
 )
+from evoflash.champions.evidence import archived_for, error_in_words, known_times, model_error, ties
 from evoflash.errors import EvoflashError, UsageError, without_passwords
 from evoflash.evaluation import SCORED, Baseline, Build, Evaluation, Timing, was_timed_again
 from evoflash.gpu.timing.paired import PairedComparison
@@ -92,7 +94,7 @@ def _us(timings: Sequence[Timing], workload: Workload) -> float | None:
 
 
 def _point(kind: str, name: str, workload: Workload, us: float | None) -> Point | None:
-    return Point(name, kind, us, workload.flops / us / 1e6) if us else None
+    return Point(name, kind, us, workload.reported_flops / us / 1e6) if us else None
 
 
 def _floors(workload: Workload, gpu: GpuSpec, us: float | None) -> tuple[RooflineBound, ...]:
@@ -110,7 +112,9 @@ def _floors(workload: Workload, gpu: GpuSpec, us: float | None) -> tuple[Rooflin
     if gpu.mma_flops_per_clk == gpu.tensor_flops_per_clk:
         del found[1]
     return tuple(
-        RooflineBound(name, floor_us, workload.flops / floor_us / 1e6, floor_us / us if us else None, says)
+        RooflineBound(
+            name, floor_us, workload.reported_flops / floor_us / 1e6, floor_us / us if us else None, says
+        )
         for name, floor_us, says in found
     )
 
@@ -225,7 +229,10 @@ def verdict(
     """What is said of the winner; None where no kernel was correct. `pairs` are of the winner over others."""
     if best is None or best.score_us is None:
         return None
-    us, (_, from_us) = best.score_us, seed_us(history)
+    us, seed = best.score_us, fastest_seed(history)
+    from_us = seed.score_us if seed else None
+    measured_us, seed_measured_us = archived_us(best), archived_us(seed) if seed else None
+    is_alike = (measured_us is None) == (seed_measured_us is None)
     spread = score_row(us, best.timings)
     libraries = {baseline.name for baseline in baselines}
     known = tuple(_pair(each, libraries) for each in pairs if each.first == best.genome.id)
@@ -243,23 +250,21 @@ def verdict(
         is_final=was_timed_again(best),
         tflops=_reported_tflops(best.problem, us),
         seed_us=from_us,
-        over_seed=from_us / us if from_us else None,
+        over_seed=(seed_measured_us or from_us) / (measured_us or us) if from_us and is_alike else None,
+        measured_us=measured_us,
+        seed_measured_us=seed_measured_us,
         pairs=known,
         ties=ties,
-        says=(*why, *_beside(known, baselines, best)),
+        says=(*_from_archive(best, seed), *why, *_beside(known, baselines, best)),
     )
 
 
 def _reported_tflops(problem: str, us: float) -> float | None:
     """At the geometric means over the workloads, by the field's convention; None of what is not ours."""
     try:
-        flops = [workload.reported_flops for workload in parse_problem(problem).workloads]
+        return parse_problem(problem).reported_flops / us / 1e6
     except UsageError:
         return None
-    mean = 1.0
-    for each in flops:
-        mean *= each ** (1 / len(flops))
-    return mean / us / 1e6
 
 
 def _pair(found: PairedComparison, libraries: set[str]) -> PairedRatio:
@@ -295,17 +300,39 @@ def _ties(
         tied = [each for each in others if was_timed_again(each) and _overlap(each, best)]
         alone = "No other finalist was timed in turns with it." if not tied else ""
         return _as_ties(tied), (alone or "No interval is stored; ties are finalists whose spreads overlap.",)
+    if best.is_estimate:
+        return _of_estimates(best, history)
     tied = [each for each in others if _time_text(each) == _time_text(best)]
-    return _as_ties(tied), (_of_digits(best, len(tied)),)
+    return _as_ties(tied), (_of_digits(len(tied)),)
+
+
+def _of_estimates(best: Evaluation, history: History) -> tuple[tuple[Tie, ...], tuple[str, ...]]:
+    """Kernels whose estimates are equal, or nearer than the model's error; screened ones are not proven."""
+    others = [each for _, each in history if each.is_rankable and _is_another(each, best)]
+    error = model_error(best.gpu)
+    within = (best.score_us or 0.0) * (error.spread if error else 1.0)
+    equal = _time_text(best)
+    tied = [e for e in others if (e.score_us or math.inf) <= within or _time_text(e) == equal]
+    found = ties([best.score_us or 0.0, *(each.score_us or math.inf for each in tied)], best.gpu)
+    alone = () if tied else ("No other kernel has the same estimate.",)
+    unproven = sum(each.is_screened for each in tied)
+    screened = (f"{unproven} of these were screened, not proven to be right.",) if unproven else ()
+    no_interval = "A model's estimate has no interval."
+    error_says = tuple(f"{words[0].upper()}{words[1:]}." for words in error_in_words(best.gpu))
+    return _as_ties(tied), (no_interval, *(found.says if found else ()), *alone, *screened, *error_says)
+
+
+def _is_another(each: Evaluation, best: Evaluation) -> bool:
+    is_own = not each.duplicate_of and each.genome.id != best.genome.id
+    return is_own and each.score_us is not None and not each.is_censored
 
 
 def _is_other(each: Evaluation, best: Evaluation) -> bool:
-    is_own = not each.duplicate_of and each.genome.id != best.genome.id
-    return is_own and each.is_correct and each.score_us is not None and not each.is_censored
+    return each.is_correct and _is_another(each, best)
 
 
 def _as_ties(tied: Sequence[Evaluation]) -> tuple[Tie, ...]:
-    found = [Tie(each.genome.id, each.genome.family, each.score_us or 0.0) for each in tied]
+    found = [Tie(e.genome.id, e.genome.family, e.score_us or 0.0, str(e.status)) for e in tied]
     return tuple(sorted(found, key=lambda tie: tie.us))
 
 
@@ -315,10 +342,8 @@ def _of_pairs(others: int, tied: int, pair: PairedRatio) -> str:
     return clear + (f"{tied} of them cannot be told apart from it." if tied else "it is apart from all.")
 
 
-def _of_digits(best: Evaluation, tied: int) -> str:
+def _of_digits(tied: int) -> str:
     alike = f"{tied} other kernels have" if tied > 1 else f"{'1' if tied else 'no'} other kernel has"
-    if best.is_estimate:
-        return f"A model's estimate has no interval; {alike} the same estimate to the four digits shown."
     return f"It was not timed again in turns with others; {alike} the same time to the four digits shown."
 
 
@@ -328,9 +353,10 @@ def _time_text(each: Evaluation) -> str:
 
 def _overlap(one: Evaluation, other: Evaluation) -> bool:
     mine, theirs = _scored_timing(one), _scored_timing(other)
-    if mine is None or theirs is None:
+    if mine is None or theirs is None or mine.spread_us is None or theirs.spread_us is None:
         return False
-    return mine.p10_us <= theirs.p90_us and theirs.p10_us <= mine.p90_us
+    (low, high), (other_low, other_high) = mine.spread_us, theirs.spread_us
+    return low <= other_high and other_low <= high
 
 
 def _scored_timing(each: Evaluation) -> Timing | None:
@@ -338,7 +364,27 @@ def _scored_timing(each: Evaluation) -> Timing | None:
     return next((by_protocol[name] for name in SCORED if name in by_protocol), None)
 
 
-# ---- beside the libraries
+# ---- beside the archive and the libraries
+
+
+def _from_archive(best: Evaluation, seed: Evaluation | None) -> tuple[str, ...]:
+    """What the archive measured of this problem, beside the estimates of winner and seed."""
+    known = archived_for(best.problem, best.gpu) if best.is_estimate else None
+    if known is None:
+        return ()
+    is_of = ({seed.genome: "the fastest seed"} if seed else {}) | {best.genome: "the winner"}
+    mine = next((each for each in (best, seed) if each and each.genome == known.genome), None)
+    who = f", {is_of[mine.genome]}," if mine else ""
+    found = [f"The archive has {known.genome.id}{who} measured for this: {known.time}."]
+    if mine is not None:
+        found.append(
+            f"Of that kernel {known_times(mine.genome, mine.problem, mine.gpu, [mine]).calibration}."
+        )
+    if best.genome != known.genome:
+        found.append("No measurement says that the winner is faster than that: its time is the model's.")
+    if known.rivals_in_words:
+        found.append(f"Libraries there: {known.rivals_in_words}.")
+    return tuple(found)
 
 
 def _beside(pairs: Sequence[PairedRatio], baselines: Sequence[Baseline], best: Evaluation) -> tuple[str, ...]:

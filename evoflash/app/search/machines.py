@@ -31,6 +31,8 @@ class Machines:
     gpus: GpuQueues | None = None
     ahead: int | None = None  # proposals in flight, where a number was asked for
     where: str = ""  # in words, for the run
+    # CPU seconds of workers that are not below this process.
+    cpu_elsewhere_s: Callable[[], float] = float
 
     def with_ahead_of(self, start: RunStart) -> "Machines":
         """With as many proposals in flight as the run began with, unless another number was asked for: a
@@ -111,7 +113,8 @@ def _by_scheduler(asked: MachineOptions, planned: Planning) -> Iterator[tuple[Se
         plan = planned(partial(_gpu_of, connection, asked.evaluator))
         kind, where = gpu_kind(plan.gpu.name), f"workers of {connection.url}"
         gpus = partial(ClusterGpus, connection, kind) if plan.basis is Basis.MEASURED else None
-        yield plan, Machines(ClusterCores(connection), gpus, where=where)
+        machines = Machines(ClusterCores(connection), gpus, where=where)
+        yield plan, replace(machines, cpu_elsewhere_s=lambda: connection.cpu_s)
 
 
 def _gpu_of(connection: "Connection", evaluator: str | None, wanted: GpuSpec | None) -> GpuSpec | None:

@@ -5,7 +5,6 @@ its own. A problem that fails costs only itself.
 """
 
 import logging
-import multiprocessing
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from evoflash.app.mix import WeightedProblem
+from evoflash.app.repeats import RepeatedSearch, repeated_search
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
 from evoflash.app.search.limits import Limits
@@ -26,6 +26,8 @@ from evoflash.app.search.stopping import LIMIT_S, TerminatedError, end_on_signal
 from evoflash.errors import EvoflashError, NoKernelError
 from evoflash.isolation import die_with_parent
 from evoflash.notices import heard_by, say
+from evoflash.spawning import spawning
+from evoflash.store.store import open_store
 
 log = logging.getLogger("evoflash")
 
@@ -129,6 +131,30 @@ def search_one(
         )
 
 
+def search_seeds(
+    seeds: Sequence[int],
+    problem: str,
+    wanted: SearchRequest,
+    asked: MachineOptions,
+    *,
+    watch: running.Watch = running.NotesOnly,
+) -> RepeatedSearch:
+    """A run for each seed, one after the other, and how they went; NoKernelError without a kernel."""
+    results = []
+    for seed in seeds:
+        one = replace(wanted, planned={**wanted.planned, "seed": seed})
+        results.append(search_one(one, problem, asked, watch=watch))
+    if all(result.best is None for result in results):
+        raise NoKernelError(
+            f"no correct kernel with any of {len(results)} seeds: raise --budget or look at the reasons with "
+            "`evoflash show --failures`."
+        )
+    run = results[0].run
+    assert run is not None, "a search that evaluates is a run"
+    with open_store(wanted.db, read_only=True) as store:
+        return repeated_search(store, run, seeds=seeds)
+
+
 _PER_SEARCH = 2  # workers of a scheduler that one of several searches is counted with
 
 
@@ -216,7 +242,7 @@ def _room(asked: MachineOptions) -> int:
 class _Running:
     problem: WeightedProblem
     slot: Slot
-    process: SpawnProcess
+    process: BaseProcess
     pipe: Pipe = field(repr=False)
 
 
@@ -248,9 +274,8 @@ def at_once(
 
 
 def _start_process(problem: WeightedProblem, wanted: SearchRequest, slot: Slot) -> _Running:
-    spawning = multiprocessing.get_context("spawn")
-    mine, theirs = spawning.Pipe(duplex=False)
-    process = spawning.Process(target=_search_alone, args=(theirs, problem, wanted, slot, log.level))
+    mine, theirs = spawning().Pipe(duplex=False)
+    process = spawning().Process(target=_search_alone, args=(theirs, problem, wanted, slot, log.level))
     process.start()
     theirs.close()  # the other end of a pipe that only its process holds says when that process is gone
     return _Running(problem, slot, process, mine)

@@ -181,7 +181,7 @@ def where(gpu: str | None, evaluator: str | None, find: Present | None = None) -
         here = present.name if present else "no known GPU"
         raise DeviceError(
             f"measuring for {spec.name} needs one, but {here} is present: run this where it is; "
-            "`evoflash search --evaluator emulated` estimates times without it."
+            f"`evoflash search --gpu {spec.name} --evaluator emulated` estimates times without it."
         )
     if is_here and evaluator != "emulated":
         return spec, Basis.MEASURED
@@ -210,7 +210,8 @@ def _families(name: str | None, gpu: GpuSpec, problem: Problem) -> tuple[Family,
         family = load_family(name)
         if not family.supports(gpu):
             raise UsageError(
-                f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another."
+                f"{name} needs {', '.join(family.arch)}, {gpu.name} is {gpu.arch}: choose another family "
+                "or GPU."
             )
         family.check_computes(problem)
         return (family,)

@@ -7,13 +7,14 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from evoflash.app.recordings import recording_of
 from evoflash.app.search.limits import Limits
-from evoflash.app.search.session import NotesOnly, RunResult, Watch, counting, result_of
+from evoflash.app.search.session import NotesOnly, RunResult, Watch, counting, noting_end, result_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, RunKey
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.notices import say
-from evoflash.replay.kernel_tuner import cache_text, read_recording
+from evoflash.replay.kernel_tuner import cache_text
 from evoflash.replay.recorded_space import Recording, ReplayedEvaluator
 from evoflash.search import search
 from evoflash.store.store import open_store
@@ -34,7 +35,7 @@ def search_recording(
     """A search on a recorded space, stored as a run of basis `replayed`; resumes like any other."""
     if limits.until is not None:
         raise UsageError("a recorded space has no physical floor: --until is for searches on kernels.")
-    recording = read_recording(path)
+    recording = recording_of(path)
     chosen = make_strategy(strategy, recording.space, seed=seed)
     parts = strategy_parts(strategy)
     key = RunKey(recording.problem, recording.device, Basis.REPLAYED, seed=seed, **parts)
@@ -52,7 +53,7 @@ def search_recording(
             say(f"this run has spent its budget ({limits.budget}): raise --budget or use --fresh.")
         title = f"{recording.problem} on {recording.device}"
         showing = watch(title, _display_basis(recording), limits, history)
-        with counting(store, current, limits), showing as progress:
+        with counting(store, current, limits), showing as progress, noting_end(store, current, limits):
             search(
                 chosen,
                 ReplayedEvaluator(recording),

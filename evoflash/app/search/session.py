@@ -5,11 +5,12 @@ what a command takes while it works on a run is charged to the run in the store.
 """
 
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -22,21 +23,25 @@ from evoflash.app.search.machines import HERE, Machines
 from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.stopping import TerminatedError
 from evoflash.champions import family_shares_near
-from evoflash.errors import StoreError
+from evoflash.champions.evidence import archived_kernel, ties
+from evoflash.errors import EvoflashError, StoreError
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Proposal, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
-from evoflash.evaluators.finals import time_finalists
+from evoflash.evaluators.finals import prove_best, time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process.finals import FinalReport, conclusion
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.gpu.timing.paired import PairedComparison
+from evoflash.isolation import cpu_seconds
+from evoflash.kernels.family import known_families
 from evoflash.kernels.nvrtc import first_error
 from evoflash.notices import say
 from evoflash.search import Strategy, search
 from evoflash.space import Genome
 from evoflash.store.database import Database
+from evoflash.store.run_edits import delete
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
 from evoflash.strategies import make_strategy
@@ -44,7 +49,7 @@ from evoflash.strategies.gaussian_process import Earlier
 from evoflash.strategies.surrogate import SEEDS
 
 log = logging.getLogger(__name__)
-_NOTE_EVERY_S = 30.0
+_NOTE_EVERY_S = 10.0
 FEWEST_SEEDS = 3  # of each family that come before the strategy's own choice, however many families there are
 
 
@@ -71,33 +76,35 @@ def read_pairs(run: Run) -> tuple[PairedComparison, ...]:
 class Meter:
     """Counts from its making on; `note` charges the run with what has come since the last note."""
 
-    def __init__(self, database: Database, run: Run) -> None:
-        self._database, self._run = database, run
+    def __init__(self, database: Database, run: Run, elsewhere_s: Callable[[], float] = float) -> None:
+        """`elsewhere_s`: CPU seconds so far of workers on other machines."""
+        self._database, self._run, self._elsewhere_s = database, run, elsewhere_s
         self._noted_s, self._last_note = self._now(), time.monotonic()
 
     def note(self) -> None:
         """Charge the run."""
-        now_s = self._now()
+        # A process that its parent did not wait for takes its seconds with it: what was noted stays.
+        (gpu_s, cpu_s), noted_s = self._now(), self._noted_s
+        now_s = max(gpu_s, noted_s[0]), max(cpu_s, noted_s[1])
         spent = ComputeCost(*(now - before for now, before in zip(now_s, self._noted_s, strict=True)))
         charge(self._database, self._run, spent)
         self._noted_s, self._last_note = now_s, time.monotonic()
 
     def note_now_and_then(self) -> None:
-        """As note(), but at most every half minute."""
+        """As note(), but at most every ten seconds."""
         if time.monotonic() - self._last_note >= _NOTE_EVERY_S:
             self.note()
 
     def _now(self) -> tuple[float, float]:
         """Seconds of the GPU and of the CPU so far."""
         gpu_s = time.monotonic() if self._run.key.basis is Basis.MEASURED else 0.0
-        ended = os.times()
-        return gpu_s, time.process_time() + ended.children_user + ended.children_system
+        return gpu_s, cpu_seconds() + self._elsewhere_s()
 
 
 @contextmanager
-def meter_run(database: Database, run: Run) -> Iterator[Meter]:
+def meter_run(database: Database, run: Run, elsewhere_s: Callable[[], float] = float) -> Iterator[Meter]:
     """Charge the run at the end, however it ends."""
-    meter = Meter(database, run)
+    meter = Meter(database, run, elsewhere_s)
     try:
         yield meter
     except BaseException as end:
@@ -120,7 +127,9 @@ class RunResult:
     validator: str = ""  # its share of a candidate's time, in words; empty where nothing was timed
     cost: ComputeCost | None = None  # of the run, all its commands together
     library: tuple[str, float] | None = None  # the fastest that was timed in this run, and its time in us
+    tied: tuple[str, ...] = ()  # in sentences: estimates that are not told from the winner's
     front: Rankings | None = None  # the Pareto front, where other objectives than latency were asked for
+    run: Run | None = None  # which of the database's it is
 
     @property
     def against_libraries(self) -> list[PairedComparison]:
@@ -143,7 +152,9 @@ class RunResult:
         known: dict[str, Any] = {
             "best": self.best.as_dict(),
             "spent": self.spent,
+            "run": None if self.run is None else self.run.id,
             "comparisons": [asdict(comparison) for comparison in self.against_libraries],
+            "ties": list(self.tied),
             "validator": self.validator,
             "cost": cost_as_dict(self.cost, price_per_hour),
         }
@@ -201,6 +212,7 @@ def run_search(
         start = replace(transfer.start_of(store, plan), ahead=machines.ahead, machines=machines.where)
         if start.archive:
             say(f"starting from {len(start.archive)} archived kernels of {plan.gpu.name}; --no-archive: not.")
+            say_what_was_measured(plan)
         current = store.begin(
             plan.key,
             gpu_hash=plan.gpu.hash,
@@ -217,12 +229,20 @@ def run_search(
         if over and _is_final(store, current, energy=plan.measures_energy):
             say(over)
         else:
-            with counting(store, current, limits) as meter:
+            with counting(store, current, limits, machines.cpu_elsewhere_s) as meter:
                 finals = _search(plan, store, current, limits, watch, meter, machines=machines)
         keep_pairs(store, current, finals)
         validator = rung_times.describe(e for _, e in store.history(current))
         front = _front(store, plan, current)
         return replace(result_of(store, current, finals, validator), front=front)
+
+
+def say_what_was_measured(plan: SearchPlan) -> None:
+    """The archived time of the kernel that the search starts from, where it is one for this very problem."""
+    for genome in plan.archived_seeds:
+        known = archived_kernel(genome, str(plan.problem), plan.gpu.name)
+        if known is not None and plan.basis is Basis.ESTIMATED:
+            say(f"{genome.id} is of this problem: {known.time}; estimates are to be read beside it.")
 
 
 def _front(store: Store, plan: SearchPlan, current: Run) -> Rankings | None:
@@ -238,7 +258,18 @@ def result_of(
     """What the run came to, as the store has it."""
     cost = costs(store.database, current.id).get(current.id)
     timed = next(((each.name, each.score_us) for each in store.baselines(current) if each.score_us), None)
-    return RunResult(store.best_of(current), store.spent_budget(current), finals, validator, cost, timed)
+    best, spent = store.best_of(current), store.spent_budget(current)
+    tied = ties_of(best, store.history(current)) if best is not None else ()
+    return RunResult(best, spent, finals, validator, cost, timed, tied, run=current)
+
+
+def ties_of(best: Evaluation, history: Sequence[tuple[Proposal, Evaluation]]) -> tuple[str, ...]:
+    """Which kernels the model does not tell from the best, screened ones too; none of measured times."""
+    if not best.is_estimate:
+        return ()
+    mine = {each.genome: each.score_us for _, each in history if each.is_rankable and not each.duplicate_of}
+    found = ties([us for us in mine.values() if us is not None], best.gpu)
+    return found.says if found else ()
 
 
 def stored_result(plan: SearchPlan, db: str) -> RunResult:
@@ -266,15 +297,22 @@ def _why_over(plan: SearchPlan, store: Store, current: Run, limits: Limits) -> s
 
 
 @contextmanager
-def counting(store: Store, current: Run, limits: Limits) -> Iterator[Meter]:
+def counting(
+    store: Store, current: Run, limits: Limits, elsewhere_s: Callable[[], float] = float
+) -> Iterator[Meter]:
     """What is done inside is charged to the run; Ctrl-C or SIGTERM inside carries a note of what is stored,
     for stopping.progress_note().
     """
     try:
-        with meter_run(store.database, current) as meter:
+        with meter_run(store.database, current, elsewhere_s) as meter:
             yield meter
     except (KeyboardInterrupt, TerminatedError) as stop:
         stop.add_note(f"{limits.of_budget(store.spent_budget(current))} evaluations are kept")
+        raise
+    except EvoflashError:  # of the machine or of a setting: a run that came to nothing is none
+        if not store.history(current) and not store.baselines(current):
+            with suppress(EvoflashError):  # of a database that cannot be written: what is wrong is said
+                delete(store.database, current)
         raise
 
 
@@ -312,7 +350,7 @@ def _search(
     if limits.until is not None:
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
-    past = [evaluation for _, evaluation in history]
+    past = _of_known_families(evaluation for _, evaluation in history)
     machines = machines.with_ahead_of(current.start)
     with (
         evaluator(plan, past, machines=machines) as evaluates,
@@ -323,17 +361,55 @@ def _search(
             progress.show(proposal, evaluation)
             meter.note_now_and_then()
 
-        search(
-            strategy,
-            evaluates,
-            store,
-            current,
-            budget=limits.budget,
-            time_limit_s=limits.seconds,
-            is_enough=lambda best: is_near(best, floor, limits.until),
-            on_evaluation=on_evaluation,
-        )
+        with noting_end(store, current, limits, floor):
+            search(
+                strategy,
+                evaluates,
+                store,
+                current,
+                budget=limits.budget,
+                time_limit_s=limits.seconds,
+                is_enough=lambda best: is_near(best, floor, limits.until),
+                on_evaluation=on_evaluation,
+            )
+        prove_best(evaluates, store, current, said=progress.say)
         return time_finalists(evaluates.retimer, store, current, said=progress.say)
+
+
+def _of_known_families(history: Iterable[Evaluation]) -> list[Evaluation]:
+    """Without those of families that this search has not; it is said which."""
+    known, unknown, past = set(known_families()), Counter[str](), []
+    for evaluation in history:
+        if evaluation.genome.family in known:
+            past.append(evaluation)
+        else:
+            unknown[evaluation.genome.family] += 1
+    for family, count in unknown.items():
+        say(
+            f"this run has {count} outcomes of the family {family}, which is in no extension folder that is "
+            "set: the search goes on without it. Set EVOFLASH_EXTENSIONS to have it, or begin anew: --fresh."
+        )
+    return past
+
+
+@contextmanager
+def noting_end(store: Store, current: Run, limits: Limits, floor: float = 0.0) -> Iterator[None]:
+    """What is done inside is the run's newest search: its time limit is noted, and at the end what ended it,
+    nothing where it is stopped. `floor`: the physical one, which --until goes by.
+    """
+    begun_s, ends = time.monotonic(), ""
+    if limits.seconds is not None:
+        ends = (datetime.now(UTC) + timedelta(seconds=limits.seconds)).isoformat(timespec="seconds")
+    store.note_limits(current, ended="", ends=ends)
+    yield
+    ended = "space"  # nothing new was left to propose
+    if is_near(store.best_of(current), floor, limits.until):
+        ended = "until"
+    elif limits.is_spent(store.spent_budget(current)):
+        ended = "budget"
+    elif limits.seconds is not None and time.monotonic() - begun_s >= limits.seconds:
+        ended = "time"
+    store.note_limits(current, ended=ended)
 
 
 def strategy_of(plan: SearchPlan, earlier: Mapping[str, tuple[Earlier, ...]] | None = None) -> Strategy:

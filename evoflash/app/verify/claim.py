@@ -12,6 +12,7 @@ from typing import Any
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import SCORED, Basis, Evaluation, Status, score
+from evoflash.replay.t4_results import ESTIMATED_TIME, TIME
 from evoflash.runtime.description import FORMAT
 from evoflash.space import Value
 
@@ -221,7 +222,8 @@ def _of_t4(read: _Reading) -> Claim:
     if not ours.text("family"):
         raise read.wrong("is no T4 result that evoflash wrote: it does not name its family")
     values = {gene: value for gene, value in read.table("configuration").data.items() if gene not in inactive}
-    times = [each.number("value") for each in read.tables("measurements") if each.text("name") == "time"]
+    names = (TIME, ESTIMATED_TIME)
+    times = [each.number("value") for each in read.tables("measurements") if each.text("name") in names]
     named = _Reading({"values": values}, read.origin)
     return named.claim(
         ours.text("family"),
@@ -239,19 +241,19 @@ def _of_launch(read: _Reading) -> Claim:
     """The launch.json of an exported folder; its cubins are claim_sources.py's."""
     kernel, verified = read.table("kernel"), read.table("verified")
     noted = verified.table("environment")
-    status = verified.text("status")
+    status, is_archived = verified.text("status"), verified.text("basis") == "archived"
     images = read.table("images")
     return kernel.claim(
         kernel.text("family"),
         problem=read.text("problem"),
         gpu=read.text("gpu"),
         genome_id=kernel.text("genome"),
-        basis=verified.basis(),
+        basis=Basis.MEASURED if is_archived else verified.basis(),
         status=status if status in list(Status) else Status.CORRECT.value,
         time_us=_score(read.tables("timings")),
         builds=tuple(
             ClaimedBuild(arch, registers=images.table(arch).count("registers")) for arch in images.data
         ),
-        device=noted.text("gpu"),
-        driver=noted.text("driver_cuda"),
+        device=verified.text("archived") if is_archived else noted.text("gpu"),
+        driver="" if is_archived else noted.text("driver_cuda"),
     )

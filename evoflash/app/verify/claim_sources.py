@@ -19,19 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.app.check.subject import edits_in
-from evoflash.app.known import known_genome
+from evoflash.app.known import known_genome, stored_evaluations
 from evoflash.app.verify.around import of_description, of_file, of_folder
 from evoflash.app.verify.claim import Claim, Json, of_evaluation, of_json
-from evoflash.champions import champion_today
+from evoflash.champions.evidence import known_times
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis, Evaluation, was_timed_again
 from evoflash.exports.flashinfer_solution import RUN
 from evoflash.exports.launch_json import Artefact
 from evoflash.kernels.standalone import export_kernel, export_words, genome_of_words
 from evoflash.problem import canonical, parse_problem
 from evoflash.runtime.description import FORMAT
-from evoflash.store.database import is_there
-from evoflash.store.store import open_store
 
 _MOST = 1 << 28  # bytes of a cubin
 _DESCRIPTION, _CUBINS = "DESCRIPTION", "_CUBINS"
@@ -130,33 +127,20 @@ def _text(path: Path) -> str:
 
 def _of_id(prefix: str, asked: ClaimSelector, db: str) -> Claim:
     genome, problem, gpu = known_genome(prefix, db, problem=asked.problem, gpu=asked.gpu)
-    stored = _stored_evaluations(genome.id, db)
-    here = [e for e in stored if (e.problem, e.gpu) == (str(problem), gpu.name)]
-    if here:
-        best = min(here, key=_preference)
-        return of_evaluation(best, f"{best.genome.id} of {db}")
-    known = champion_today(problem, gpu)
-    if known is not None and known.genome == genome:
+    stored = stored_evaluations(genome.id, db)
+    known = known_times(genome, problem, gpu, stored)
+    if known.measured is not None:
+        return of_evaluation(known.measured, f"{genome.id} of {db}")
+    if known.archived is not None:
         what = f"{genome.id} of the archive"
         claim = Claim(what, genome.family, genome.as_dict(), str(problem), gpu.name, genome.id)
-        return replace(claim, time_us=known.us, device=known.device)
+        return replace(claim, time_us=known.archived.us, device=known.archived.device)
+    here = [e for e in stored if (e.problem, e.gpu) == (str(problem), gpu.name)]
+    if here:
+        return of_evaluation(known.estimated or here[0], f"{genome.id} of {db}")
     raise UsageError(
         f"nothing is said of {genome.id} for '{problem}' on {gpu.name}: `evoflash evaluate` finds it out."
     )
-
-
-def _stored_evaluations(genome_id: str, db: str) -> list[Evaluation]:
-    if not is_there(db):
-        return []
-    with open_store(db, read_only=True) as store:
-        return [e for e in store.find(genome_id) if e.basis is not Basis.REPLAYED]
-
-
-def _preference(evaluation: Evaluation) -> tuple[bool, bool, bool, float]:
-    """What a leaderboard would show of a genome: measured, correct, timed again, fastest."""
-    us = evaluation.score_us
-    is_estimate = evaluation.basis is not Basis.MEASURED
-    return is_estimate, not evaluation.is_correct, not was_timed_again(evaluation), us or float("inf")
 
 
 # ---- JSON
@@ -222,7 +206,7 @@ def _of_cuda(path: Path) -> Claim:
         )
     genome, problem, gpu = genome_of_words(words)
     claim = Claim(str(path), genome.family, genome.as_dict(), str(problem), gpu.name, genome.id)
-    if text == export_kernel(genome, problem, gpu, prefix=words.prefix):
+    if text == export_kernel(genome, problem, gpu, prefix=words.prefix, claims=words.claims):
         return claim
     return _edited_claim(claim, path, text)
 

@@ -10,11 +10,13 @@ from evoflash.app.search.limits import floor_us
 from evoflash.app.verify.claim import Claim, ClaimedBuild
 from evoflash.app.verify.claim_sources import ClaimSelector, claim_of
 from evoflash.app.verify.finding import How, Reproduction, find_out
+from evoflash.champions.evidence import archived_kernel, percent_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Timing
 from evoflash.gpu.timing.paired import ALPHA, student
 from evoflash.perf_model import model_version
 from evoflash.problem import parse_problem
+from evoflash.space import Genome
 from evoflash.specs import canonical_gpu, load_gpu
 
 # Between two machines: their clocks, drivers and cooling. It is assumed, not measured; --within sets another.
@@ -117,7 +119,7 @@ def interval_of(evaluation: Evaluation) -> TimeInterval | None:
     From each timing's spread, p10 to p90 as of a normal distribution, and its number of samples.
     """
     timings = [timing for timing in evaluation.timings if timing.protocol in FINAL]
-    if evaluation.score_us is None or not timings or any(timing.n < 2 for timing in timings):
+    if evaluation.score_us is None or not timings or any(t.n < 2 or t.spread_us is None for t in timings):
         return None
     error = math.sqrt(sum(_error(timing) ** 2 for timing in timings)) / len(timings)
     reach = math.exp(error * student(ALPHA, min(timing.n for timing in timings) - 1))
@@ -126,7 +128,8 @@ def interval_of(evaluation: Evaluation) -> TimeInterval | None:
 
 def _error(timing: Timing) -> float:
     """The median's relative standard error."""
-    return 1.2533 * (timing.p90_us - timing.p10_us) / _OF_NORMAL / math.sqrt(timing.n) / timing.median_us
+    low_us, high_us = timing.spread_us or (timing.median_us, timing.median_us)
+    return 1.2533 * (high_us - low_us) / _OF_NORMAL / math.sqrt(timing.n) / timing.median_us
 
 
 # ---- what is untrue
@@ -243,7 +246,25 @@ def _notes(claim: Claim, found: Reproduction) -> Iterator[str]:
     for said, made in _pairs(claim, found.evaluation):
         if not _is_same_compiler(said, made):
             yield from (f"{what}: by another compiler or another kernel" for what in _counts(said, made))
+    if found.identity.genome is not None:
+        yield from _archive_says(claim, found.identity.genome)
     if claim.time_us is None:
         yield "no time is claimed"
     elif found.how is How.MEASURED and interval_of(found.evaluation) is None:
         yield "the final timing failed: the time here has no interval"
+
+
+def _archive_says(claim: Claim, genome: Genome) -> Iterator[str]:
+    """The time that the archive has of this very kernel, beside which any claim is to be read."""
+    known = archived_kernel(genome, str(parse_problem(claim.problem)), canonical_gpu(claim.gpu) or "")
+    if known is None:
+        return
+    said = f"the archive has it with {known.time}"
+    if claim.time_us is None:
+        yield said
+    elif claim.basis is Basis.ESTIMATED:
+        yield f"{said}; the estimate is {percent_of(claim.time_us / known.us)}"
+    elif not math.isclose(claim.time_us, known.us, rel_tol=1e-6):
+        yield f"{said}; what is claimed is {percent_of(claim.time_us / known.us)}"
+    else:
+        yield f"{said}, as it is claimed"

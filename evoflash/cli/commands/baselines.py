@@ -19,13 +19,15 @@ def baselines(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Time the attention kernels of other libraries, in turns.
+    """Time the kernels of other libraries, in turns.
 
-    PyTorch, FlashAttention-3 and -4, FlashInfer, xFormers and Triton.
+    Those that compute what the problem asks for, of PyTorch, FlashAttention-3 and -4, FlashInfer, xFormers
+    and Triton.
 
     Each is optional; every output is checked as a candidate's is. They are stored as a run of their own and
     stand on the leaderboard. Names: sdpa_flash, sdpa_cudnn, sdpa_efficient, sdpa_math, triton, fa3, fa4,
-    fa4_tuned, flashinfer, xformers.
+    fa4_tuned, flashinfer, xformers; of linear layers cublaslt, scaled_mm, flashinfer_block,
+    flashinfer_block_fp8x.
 
     Example: evoflash baselines --problem s4k_d128,causal
     """

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Json, Quiet, interrupt_in_words
+from evoflash.cli.options import Force, Json, Quiet, interrupt_in_words
 from evoflash.notices import say
 from evoflash.settings import MOST, MOST_SEED
 from evoflash.views.terminal import json_text, stdout_console
+from evoflash.written_files import check_replaceable, write_text
 
 
 def benchmark_search(
@@ -32,6 +33,7 @@ def benchmark_search(
     output: Annotated[Path, typer.Option("-o", "--output", help="Writes NAME.html and NAME.json.")] = Path(
         "benchmark-search"
     ),
+    force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -46,6 +48,7 @@ def benchmark_search(
     from evoflash.views.recordings import print_benchmark
 
     page, record = output.with_suffix(".html"), output.with_suffix(".json")
+    check_replaceable(page, record)
     with interrupt_in_words(f"{record} has the spaces that were done"):
         for found in run_benchmark(
             files or (),
@@ -58,8 +61,8 @@ def benchmark_search(
             argv=sys.argv[1:],
         ):  # and kept at once: all of it may take an hour
             text = json_text(found.as_dict(), indent=None)
-            record.write_text(text + "\n", encoding="utf-8")
-            page.write_text(html(found), encoding="utf-8")
+            write_text(record, text + "\n")
+            write_text(page, html(found))
     if as_json:
         typer.echo(text)
     else:

@@ -41,9 +41,10 @@ def _settings() -> list[dict[str, Any]]:
     """Every setting of the table; of one that is a variable alone its value in the environment."""
     import os
 
+    from evoflash.paths import usual_places
     from evoflash.settings import SETTINGS, lookup
 
-    rows = []
+    rows, usual = [], usual_places()
     for setting in SETTINGS:
         if setting.key:
             here = lookup(setting.key)
@@ -57,7 +58,7 @@ def _settings() -> list[dict[str, Any]]:
                 "name": setting.key or setting.variable,
                 "variable": setting.variable,
                 "value": value,
-                "default": setting.default,
+                "default": usual.get(setting.key or "", setting.default),
                 "source": source,
                 "meaning": setting.meaning,
             }

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Quiet, WhichRun, interrupt_in_words
+from evoflash.cli.options import Db, Force, Quiet, RunOption, WhichRun, interrupt_in_words, one_run
 from evoflash.errors import UsageError
 from evoflash.notices import say
 
@@ -14,10 +14,12 @@ from evoflash.notices import say
 def dashboard(
     run: WhichRun = None,
     *,
+    run_option: RunOption = None,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="Keep the study: SQLite, or *.log, a journal."),
     ] = None,
+    force: Force = False,
     serve: Annotated[bool, typer.Option("--serve/--no-serve", help="Start optuna-dashboard on it.")] = True,
     host: Annotated[str, typer.Option(help="Where it listens; others can see what listens on 0.0.0.0.")] = (
         "127.0.0.1"
@@ -43,9 +45,9 @@ def dashboard(
         studies.check_free(host, port)
     with tempfile.TemporaryDirectory() as folder:
         path = out or Path(folder) / "study.log"
-        trials = studies.write_study(db, run, path)
+        trials = studies.write_study(db, one_run(run, run_option), path)
         if out is not None:
-            say(f"wrote {out}: {trials} trials.")
+            say(f"wrote {out}: {trials} {'trial' if trials == 1 else 'trials'}.")
         if serve:
             with interrupt_in_words("the database is as it was"):
                 studies.serve(path, host, port)

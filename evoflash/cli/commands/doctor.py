@@ -42,11 +42,16 @@ def doctor(
     noise: Annotated[
         bool, typer.Option("--noise", help="Time copies of a kernel against each other on this GPU.")
     ] = False,
+    require: Annotated[
+        str, typer.Option(help="What must be there beside what all commands need: gpu,torch,noise.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Say what this machine lacks, and what to do.
 
-    NVRTC, host compiler, GPU, folders: each line is ok or says what to do.
+    NVRTC, host compiler, GPU, folders: each line is ok or says what to do. Exit code 1 where something is
+    missing; what is absent, such as a GPU on a laptop, most commands do without. With --require gpu it is
+    missing too, for a machine that must have one.
 
     With --conformance: the same small kernels run in the emulator and on the GPU, for every primitive in all
     its modes, and their results are compared bit for bit; exit code 1 where any differs or did not run. About
@@ -70,15 +75,16 @@ def doctor(
     elif only:
         raise UsageError("--only chooses within --conformance or --self-test: give one of them as well.")
     else:
-        _examine(as_json=as_json)
+        _examine(require, as_json=as_json)
 
 
-def _examine(*, as_json: bool) -> None:
-    from evoflash.app.doctor import examine
+def _examine(require: str, *, as_json: bool) -> None:
+    from evoflash.app.doctor import examine, wanted_subjects
     from evoflash.views.doctor import describe_machine
 
+    required = wanted_subjects(require)
     with working("examining the machine; the first time the emulator is compiled"):
-        findings = examine()
+        findings = examine(required)
     tell(json_text([asdict(f) for f in findings]) if as_json else describe_machine(findings), whole=as_json)
     if any(f.state == "missing" for f in findings):
         raise typer.Exit(1)

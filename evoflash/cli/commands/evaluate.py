@@ -45,6 +45,7 @@ def evaluate(
     with interrupt_in_words():
         chosen = of_words(what, family, values or (), problem=problem, gpu=gpu, db=db)
         outcome = evaluate_genome(chosen, evaluator, db, argv=sys.argv[1:])
-    tell(json_text([outcome.evaluation.as_dict()]) if as_json else describe_outcome(outcome), whole=as_json)
+    said = json_text([outcome.evaluation.as_dict()]) if as_json else describe_outcome(outcome, values or ())
+    tell(said, whole=as_json)
     if not outcome.evaluation.is_correct:
         raise typer.Exit(_INCORRECT)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Arch, Db, Kind, Prefix, SetValues
+from evoflash.cli.options import Arch, Db, Force, Kind, Prefix, RunOption, SetValues
 from evoflash.errors import UsageError
 
 
@@ -19,12 +19,14 @@ def export(
     problem: Annotated[
         str | None, typer.Option("--problem", help="Default: an id's own; else mission.")
     ] = None,
+    run: RunOption = None,
     prefix: Prefix = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="Its ending says the kind; default: .cu on stdout.")
     ] = None,
     kind: Kind = None,
     arch: Arch = None,
+    force: Force = False,
     db: Db,
 ) -> None:
     """Write a genome as files that are yours to keep.
@@ -42,7 +44,9 @@ def export(
     """
     from evoflash.app.export import cuda_of, requested_kernel, write
 
-    what = requested_kernel(genome_id, family, values or [], problem=problem, gpu=gpu, prefix=prefix, db=db)
+    what = requested_kernel(
+        genome_id, family, values or [], problem=problem, gpu=gpu, prefix=prefix, db=db, run=run
+    )
     if output is not None:
         write(what, output, kind=kind, archs=arch, db=db)
     elif kind not in (None, "cu") or arch:

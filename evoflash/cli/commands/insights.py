@@ -1,23 +1,27 @@
 """`evoflash insights` shows what a stored search has learnt. app/insights.py counts."""
 
-from evoflash.cli.options import Db, Gpu, Json, MaybeProblem, Replayed, show
+from evoflash.cli.options import Db, Json, MaybeGpu, MaybeProblem, Replayed, RunOption, show
 
 
 def insights(
     *,
-    gpu: Gpu = None,
+    gpu: MaybeGpu = None,
     problem: MaybeProblem = None,
+    run: RunOption = None,
     replayed: Replayed = False,
     db: Db,
     as_json: Json = False,
 ) -> None:
-    """What the newest search has learnt.
+    """What a search has learnt.
 
     Its operators, its winner's way, which values pay and which fail.
 
     Example: evoflash insights --gpu l4 --problem mission
+
+    Example: evoflash insights --run 3
     """
-    from evoflash.app.insights import newest_insights
+    from evoflash.app.insights import insights_of
     from evoflash.views.insights import print_insights
 
-    show(newest_insights(db, problem=problem, gpu=gpu, replayed=replayed), print_insights, as_json=as_json)
+    found = insights_of(db, run, problem=problem, gpu=gpu, replayed=replayed)
+    show(found, print_insights, as_json=as_json)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from evoflash.cli import options
-from evoflash.cli.options import Evaluator, Gpu, Json, ProblemText, Quiet, Seed, Verbose
+from evoflash.cli.options import Evaluator, Force, Gpu, Json, ProblemText, Quiet, Seed, Verbose
 from evoflash.notices import say
 from evoflash.views.terminal import json_text, stdout_console
 
@@ -17,6 +17,7 @@ def ladder(
     problem: ProblemText = "mission",
     evaluator: Evaluator = None,
     plot: Annotated[Path | None, typer.Option(help="Draw a bar chart to a .svg or .png file.")] = None,
+    force: Force = False,
     show: Annotated[
         bool, typer.Option("--show", help="Print each step's kernel and what changed in it; run nothing.")
     ] = False,

@@ -5,22 +5,22 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Dbs, Gpu, Json, MaybeProblem, PricePerHour, Replayed
+from evoflash.cli.options import Dbs, Force, Json, PricePerHour, Replayed, RunOption
 from evoflash.settings import MOST
 from evoflash.views.terminal import json_text, stdout_console
 
 
 def leaderboard(
     *,
-    gpu: Gpu = None,
-    problem: MaybeProblem = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="A known GPU (see `evoflash gpus`); default: all of them.")
+    ] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="Default: all of them.")] = None,
     top: Annotated[int, typer.Option(min=1, max=MOST, help="Rows per table.")] = 20,
     family: Annotated[
         str | None, typer.Option(help="Only kernels of this family; the libraries stay beside them.")
     ] = None,
-    run: Annotated[
-        str | None, typer.Option(help="Only this run: its number or its name, as `evoflash runs` shows.")
-    ] = None,
+    run: RunOption = None,
     since: Annotated[
         str | None,
         typer.Option(help="Only what was evaluated since, as 2026-11-23T14:30, in UTC."),
@@ -41,6 +41,7 @@ def leaderboard(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page that needs no other file.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Correct kernels, fastest first.
 

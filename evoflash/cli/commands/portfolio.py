@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Gpu, Json, Quiet, Seed, Verbose, interrupt_in_words, show
+from evoflash.cli.options import Db, Force, Gpu, Json, Quiet, Seed, Verbose, interrupt_in_words, show
 from evoflash.notices import say
 
 _MOST = 16  # kernels; a dispatcher with more of them is a search of its own
@@ -34,6 +34,7 @@ def portfolio(
     export: Annotated[
         Path | None, typer.Option("--export", help="Write a Python package with a dispatcher to this folder.")
     ] = None,
+    force: Force = False,
     seed: Seed = 0,
     db: Db,
     as_json: Json = False,

@@ -8,31 +8,38 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Quiet
+from evoflash.cli.options import Db, Force, Quiet, RunOption
 from evoflash.notices import say
 
 
 def record(
     file: Annotated[Path, typer.Argument(help="Where to write; .gz compresses.")],
     *,
-    problem: Annotated[str, typer.Option("--problem", help="As it was searched.")],
-    gpu: Annotated[str, typer.Option("--gpu", help="As it was searched.")],
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="As it was searched; with --run the run's own.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="As it was searched; with --run the run's own.")
+    ] = None,
+    run: RunOption = None,
     family: Annotated[
         str | None, typer.Option(help="Kernel family; needed where the database has several.")
     ] = None,
     estimated: Annotated[
         bool, typer.Option("--estimated", help="Write a model's estimates, marked so, not measurements.")
     ] = False,
+    force: Force = False,
     db: Db,
     quiet: Quiet = False,
 ) -> None:
     """Write a search's outcomes as a recorded space.
 
-    Every outcome of a problem on a GPU, as a Kernel Tuner cache, for `evoflash replay` and others.
+    Every outcome of a problem on a GPU, or of one run, as a Kernel Tuner cache, for `evoflash replay` and
+    others.
 
     Example: evoflash record mission-h200.json.gz --problem mission --gpu h200
     """
     from evoflash.app.recordings import record as write_recording
 
-    written = write_recording(db, file, problem=problem, gpu=gpu, family=family, estimated=estimated)
+    written = write_recording(db, file, problem=problem, gpu=gpu, run=run, family=family, estimated=estimated)
     say(f"wrote {file}: {len(written.space.genomes)} configurations of {written.space.family}.")

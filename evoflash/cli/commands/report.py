@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, PricePerHour, Quiet, WhichRun
+from evoflash.cli.options import Db, Force, PricePerHour, Quiet, RunOption, WhichRun, one_run
 from evoflash.errors import UsageError
 from evoflash.views.terminal import json_text
 
@@ -14,6 +14,7 @@ from evoflash.views.terminal import json_text
 def report(
     run: WhichRun = None,
     *,
+    run_option: RunOption = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The page; report.html where --json is not given.")
     ] = None,
@@ -26,6 +27,7 @@ def report(
     check: Annotated[
         bool, typer.Option("--check", help="Run the winner in the emulator again, as `evoflash check` does.")
     ] = False,
+    force: Force = False,
     price_per_hour: PricePerHour = None,
     db: Db,
     quiet: Quiet = False,
@@ -45,7 +47,9 @@ def report(
     if page is not None and json_file is not None and page.resolve() == json_file.resolve():
         raise UsageError(f"page and JSON would be one file, {page}: give them different names.")
     price = parse_price(price_per_hour)
-    found = report_on(db, run, is_retimed=retime, is_checked=check, price_per_hour=price).as_dict()
+    found = report_on(
+        db, one_run(run, run_option), is_retimed=retime, is_checked=check, price_per_hour=price
+    ).as_dict()
     text = json_text(found, indent=1)
     if json_file is not None:
         write_page(json_file, text, says_size=True)

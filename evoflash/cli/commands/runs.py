@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,18 +18,34 @@ Which = Annotated[
 
 def group() -> typer.Typer:
     """`evoflash runs` with its commands; without one it lists."""
-    app = typer.Typer(name="runs", help="List, rename, merge and delete searches.", rich_markup_mode=None)
+    app = typer.Typer(
+        name="runs", help="List, compare, rename, merge and delete searches.", rich_markup_mode=None
+    )
     app.callback(invoke_without_command=True)(runs)
-    commands: tuple[Callable[..., None], ...] = (rename, merge, delete)
+    commands: tuple[Callable[..., None], ...] = (compare, rename, merge, delete)
     for command in commands:
         app.command()(command)
     return app
 
 
-def runs(ctx: typer.Context, *, price_per_hour: PricePerHour = None, db: Db, as_json: Json = False) -> None:
+def runs(
+    ctx: typer.Context,
+    *,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Also the runs of evaluate, verify, remeasure, baselines and of the archive's kernels.",
+        ),
+    ] = False,
+    price_per_hour: PricePerHour = None,
+    db: Db,
+    as_json: Json = False,
+) -> None:
     """The searches of a database, newest first.
 
-    How far each is, its best time, whether it is going on, and what it took of GPU and CPU.
+    How far each is, its best time, whether it is going on, and what it took of GPU and CPU. Commands that
+    evaluate a kernel which they are given store it as a run of its own, which --all shows.
 
     Example: evoflash runs
     """
@@ -37,7 +54,38 @@ def runs(ctx: typer.Context, *, price_per_hour: PricePerHour = None, db: Db, as_
     from evoflash.app.runs import list_runs
     from evoflash.views.runs import print_runs
 
-    show(list_runs(db, price_per_hour), print_runs, as_json=as_json)
+    show(list_runs(db, price_per_hour, every=every), print_runs, as_json=as_json)
+
+
+def compare(
+    first: Which,
+    second: Annotated[str, typer.Argument(metavar="RUN", help="Likewise, of another search.")],
+    *,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with their curves.")
+    ] = None,
+    db: Db,
+    as_json: Json = False,
+) -> None:
+    """Compare two searches over their seeds.
+
+    Each run stands for the runs that differ from it in their seed alone (`evoflash search --repeats`): the
+    best times so far with their quartiles, and a paired test of the best times of equal seeds after as many
+    evaluations.
+
+    Example: evoflash runs compare 1 6
+    """
+    from evoflash.app.repeats import compare_runs
+    from evoflash.views.repeats import print_comparison
+
+    found = compare_runs(db, first, second)
+    if html is not None:
+        from evoflash.app.export import write_page
+        from evoflash.views.html.repeats import page
+
+        write_page(html, page(found))
+        return
+    show(found, print_comparison, as_json=as_json)
 
 
 def rename(

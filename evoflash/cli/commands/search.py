@@ -20,11 +20,12 @@ from evoflash.cli.options import (
     Seed,
     Verbose,
     interrupt_in_words,
+    show,
     show_end,
     strategy_names,
 )
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.settings import DEFAULT_STRATEGY, MOST, MOST_AHEAD, MOST_WORKERS, is_on
+from evoflash.settings import DEFAULT_STRATEGY, MOST, MOST_AHEAD, MOST_REPEATS, MOST_SEED, MOST_WORKERS, is_on
 from evoflash.views.terminal import json_text, stdout_console, tell
 
 if TYPE_CHECKING:
@@ -71,15 +72,19 @@ def search(
         str | None,
         typer.Option(
             help="With --strategy evolution, what proposals may know: free, insight, solution or full; "
-            "with -45 behind it in the 45 trials of EvoEngineer."
+            "full-45, and so on: with EvoEngineer's budget of 45."
         ),
     ] = None,
     population: Annotated[
         str | None, typer.Option(help="With --preset: single, elites, islands or map-elites.")
     ] = None,
     seed: Seed = 0,
+    repeats: Annotated[
+        int,
+        typer.Option(min=1, max=MOST_REPEATS, help="Search so many times, with the seeds from --seed on."),
+    ] = 1,
     family: Annotated[
-        str | None, typer.Option(help="Kernel family; default: the one that fits the GPU.")
+        str | None, typer.Option(help="Kernel family; default: all that fit the GPU and the problem.")
     ] = None,
     objective: Annotated[
         str | None,
@@ -158,6 +163,9 @@ def search(
     every limit is meant for each problem. With --gpus or --workers, and with the workers of a --scheduler,
     several are searched at a time.
 
+    With --repeats there is a run for each seed, one after the other, and a table of how far apart they come
+    out; `evoflash runs compare` compares two such searches.
+
     Example: evoflash search --gpu l4 --problem mission,causal --budget 200
     """
     from evoflash.app.runs import parse_price
@@ -172,6 +180,10 @@ def search(
     if problems is not None and (recorded is not None or evaluator == "replay" or dry_run):
         raise UsageError(
             "--problems is for searches that evaluate: leave it or the dry run or recording away."
+        )
+    if repeats > 1 and (problems is not None or recorded is not None or evaluator == "replay" or dry_run):
+        raise UsageError(
+            "--repeats is for searches of one problem that evaluate: leave it or the other option away."
         )
     if recorded is not None or evaluator == "replay":
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead, seeds=seeds)
@@ -221,6 +233,9 @@ def search(
     if problems is not None:
         _for_each(problems, wanted, asked, as_json=as_json, price_per_hour=price_per_hour)
         return
+    if repeats > 1:
+        _for_each_seed(range(seed, seed + repeats), problem, wanted, asked, as_json=as_json)
+        return
     with interrupt_in_words():
         result = search_one(wanted, problem, asked, watch=Progress)
     if result.best is None:
@@ -269,6 +284,20 @@ def _for_each(
     else:
         view.print_summary(outcomes, stdout_console())
     side_by_side.check_results(outcomes)
+
+
+def _for_each_seed(
+    seeds: range, problem: str, wanted: "SearchRequest", asked: "MachineOptions", *, as_json: bool
+) -> None:
+    from evoflash.app.search.many import search_seeds
+    from evoflash.views.progress import Progress
+    from evoflash.views.repeats import print_repeats
+
+    if seeds[-1] > MOST_SEED:
+        raise UsageError(f"--seed {seeds[0]} --repeats {len(seeds)}: the last seed is beyond {MOST_SEED}.")
+    with interrupt_in_words():
+        found = search_seeds(seeds, problem, wanted, asked, watch=Progress)
+    show(found, print_repeats, as_json=as_json)
 
 
 def _check_alone(**options: object) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Json, Verbose
+from evoflash.cli.options import Db, Json, RunOption, Verbose
 from evoflash.errors import UsageError
 from evoflash.views.terminal import json_text, tell
 
@@ -14,15 +14,23 @@ def show(
     genome_id: Annotated[str | None, typer.Argument(help="A genome id or its first digits.")] = None,
     command: Annotated[bool, typer.Option("--command", help="Print the line that re-evaluates it.")] = False,
     failures: Annotated[
-        bool, typer.Option("--failures", help="Count what went wrong in the newest run.")
+        bool, typer.Option("--failures", help="Count what went wrong, by default in the newest search.")
     ] = False,
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="Where it was evaluated for several; default: the newest.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="Where it was evaluated for several; default: the newest.")
+    ] = None,
+    run: RunOption = None,
     db: Db,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Everything known about one kernel.
 
-    Values, status, registers, checks, timings.
+    Values, status, registers, checks, timings, what the archive says of it, and for what else it was
+    evaluated.
 
     Example: evoflash show 3f2a
     """
@@ -30,17 +38,18 @@ def show(
     from evoflash.views.kernel import describe, describe_failures
 
     if failures:
-        found = known.newest_failures(db)
+        found = known.failures_of(db, run)
         tell(json_text(found.as_dicts()) if as_json else describe_failures(found), whole=as_json)
         return
     if genome_id is None:
         raise UsageError("give a genome id (its first digits do) or --failures.")
-    evaluations = known.evaluations_of(db, genome_id)
+    kernel = known.known_kernel(genome_id, db, problem=problem, gpu=gpu, run=run)
     if command:
         from evoflash.app.export import reproducing_commands
 
-        typer.echo("\n".join(reproducing_commands(evaluations[0])))
+        kernel.check_writable()
+        typer.echo("\n".join(reproducing_commands(kernel.genome, kernel.problem, kernel.gpu)))
     elif as_json:
-        tell(json_text([each.as_dict() for each in evaluations]), whole=True)
+        tell(json_text(kernel.as_dicts()), whole=True)
     else:
-        tell(describe(evaluations))
+        tell(describe(kernel))

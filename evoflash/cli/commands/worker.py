@@ -34,5 +34,5 @@ def worker(
     """
     from evoflash.app.search.machines import serve
 
-    with interrupt_in_words():
+    with interrupt_in_words("the searches go on without this worker"):
         serve(scheduler, gpu=gpu, tls=tls)

@@ -11,6 +11,7 @@
 #include "global.h"
 #include "order.h"
 #include "path.h"
+#include "plain_accesses.h"
 #include "signals.h"
 
 namespace efemu {
@@ -157,6 +158,10 @@ std::string counters_json() {
   std::vector<std::string> all = work_json("", counters, tally);
   all.push_back(number_json("ctas", counters.blocks));
   all.push_back(number_json("threads", counters.threads));
+  if (plain_counts.reads || plain_counts.writes) {
+    all.push_back(number_json("plain_reads", plain_counts.reads));
+    all.push_back(number_json("plain_writes", plain_counts.writes));
+  }
   for (const auto& more : {critical_json(), waits_json()}) all.insert(all.end(), more.begin(), more.end());
   std::string out = "{";
   for (const std::string& each : all) out += (out.size() > 1 ? ", " : "") + each;
@@ -218,7 +223,7 @@ void write_answer(double seconds) {
 
 void refuse(const LaunchRequest& request, u32 bound) {
   reports.clear();
-  watch_lines({});
+  watch_lines({}, request.library);
   reset_counts();
   reset_paths();
   const std::string said = text("a block of %llu threads of %s, whose __launch_bounds__ allow %u: a GPU refuses it",
@@ -233,7 +238,8 @@ void launch(const LaunchRequest& request, const Kernel& kernel) {
   scramble_fragments(request.seed);
   draw_elected_lane(request.seed);
   reports.clear();
-  watch_lines(request.watched);
+  watch_lines(request.watched, request.library);
+  begin_plain_accesses(reinterpret_cast<const void*>(kernel.function));
   reset_counts();
   reset_paths();
   begin_global_checks(request.dependent != 0);

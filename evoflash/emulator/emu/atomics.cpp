@@ -114,6 +114,26 @@ void forget_releases() {
   released.clear();
 }
 
+void pass_on(void* target, u32 bytes, Passing passing, Order order, int line) {
+  if (passing == Passing::load) {
+    note_read(reinterpret_cast<u64>(target), line);
+    note_acquire_load(target, bytes, group.clocks.actor(self->id), line);
+    return observe(released_at(target, true), order.acquires);
+  }
+  note_progress(line);
+  Released& at = released_at(target, true);
+  if (passing == Passing::change) {
+    note_atomic(target, bytes, group.clocks.actor(self->id), line);
+    observe(at, order.acquires);
+  } else {
+    note_release_store(target, bytes, group.clocks.actor(self->id), line);
+    at.here.clear();
+    at.before.clear();
+    at.agent = -1;
+  }
+  publish(at, order.releases);
+}
+
 // ---- entry points
 
 u32 atomic_global(Atomic kind, u32* target, u32 value, u32 compare, bool is_signed, Order order, int line) {

@@ -1,4 +1,8 @@
-// Barriers of the block: syncthreads and the sixteen named ones.
+// Barriers of the block: syncthreads and the sixteen named ones, as PTX's bar instructions have them.
+//
+// They count warps: a warp adds 32 to a round, whoever of it comes, and all of its lanes have to come together. So a
+// warp counts here once all of its lanes are there; where some cannot come any more, or wait elsewhere, that is a
+// finding, and a warp whose lanes have ended counts without them.
 #include "block.h"
 #include "counters.h"
 #include "path.h"
@@ -35,6 +39,55 @@ void check_reuse(const Barrier& barrier, int id, int line) {
   }
 }
 
+size_t warp_in_block(const Thread& thread) {
+  return static_cast<size_t>(thread.warp - thread.cta->first_warp);
+}
+
+// The lanes of the thread's warp that have come in this round, and those that are still to come.
+u32 lanes_here(const Barrier& barrier, const Thread& thread) {
+  return barrier.in_use ? barrier.lanes_of_warp[warp_in_block(thread)] : 0;
+}
+
+u32 lanes_missing(const Barrier& barrier, const Thread& thread) {
+  const Warp& warp = group.warps[static_cast<size_t>(thread.warp)];
+  return warp.lanes & ~warp.exited & ~lanes_here(barrier, thread);
+}
+
+const char* name_of_wait(const Barrier& barrier) {
+  return barrier.whole_block ? "syncthreads" : "bar_sync";
+}
+
+// Lanes that have ended never come: PTX wants the warp as a whole.
+void report_exited(const Barrier& barrier, const Thread& thread, u32 exited) {
+  const size_t warp = warp_in_block(thread);
+  report("divergence", barrier.line_of_warp[warp], 0, [&] {
+    return text("%s by warp %zu: lanes %08x have come; lanes %08x have ended and never come to it",
+                name_of_wait(barrier), warp, barrier.lanes_of_warp[warp], exited);
+  });
+}
+
+// Lanes of the running thread's warp wait at another barrier, or in a warp-wide primitive.
+void check_siblings(int id, int line) {
+  const Warp& warp = group.warps[static_cast<size_t>(self->warp)];
+  const Collective& meeting = warp.collective;
+  const size_t number = warp_in_block(*self);
+  const char* const op = name_of_wait(cta->barriers[id]);
+  if (meeting.arrived) {
+    report("divergence", line, meeting.line, [&] {
+      return text("%s by warp %zu, lane %d: lanes %08x wait in %s at line %d instead", op, number, self->lane,
+                  meeting.arrived, meeting.op, meeting.line);
+    });
+    abandon_block();
+  }
+  if (!warp.at_barrier || warp.barrier == id) return;
+  const int their_line = group.threads[static_cast<size_t>(warp.first_thread + __builtin_ctz(warp.at_barrier))].line;
+  report("divergence", line, their_line, [&] {
+    return text("%s by warp %zu, lane %d: lanes %08x wait at barrier %d at line %d instead", op, number, self->lane,
+                warp.at_barrier, warp.barrier, their_line);
+  });
+  abandon_block();
+}
+
 // The first thread of a warp stands for it.
 void note_arrival(Barrier& barrier, int id, int line) {
   u32& lanes = barrier.lanes_of_warp[static_cast<size_t>(self->warp - cta->first_warp)];
@@ -51,11 +104,19 @@ void note_arrival(Barrier& barrier, int id, int line) {
   lanes |= mine;
 }
 
+// The warp counts once the last of its lanes has come: one of these, or one that has ended.
+void count_warp(Barrier& barrier, const Thread& last) {
+  if (lanes_missing(barrier, last)) return;
+  const u32 exited = group.warps[static_cast<size_t>(last.warp)].exited & ~lanes_here(barrier, last);
+  if (exited) report_exited(barrier, last, exited);
+  barrier.arrived += kWarpSize;
+}
+
 void begin_round(Barrier& barrier, bool whole_block, int threads, int line) {
   barrier.in_use = true;
   barrier.whole_block = whole_block;
   barrier.expected = threads;
-  barrier.arrived = 0;
+  barrier.arrived = barrier.threads = 0;
   barrier.any = false;
   barrier.line = line;
   barrier.line_of_warp.assign(static_cast<size_t>(cta->warp_count), 0);
@@ -65,11 +126,13 @@ void begin_round(Barrier& barrier, bool whole_block, int threads, int line) {
 }
 
 bool complete(const Barrier& barrier) {
-  return barrier.arrived == (barrier.whole_block ? cta->live_threads : barrier.expected);
+  if (!barrier.whole_block) return barrier.arrived == barrier.expected;
+  return barrier.arrived > 0 && barrier.threads == cta->live_threads;
 }
 
 void end_round(Barrier& barrier) {
   barrier.in_use = false;
+  for (int id : barrier.waiting) group.warps[static_cast<size_t>(group.threads[id].warp)].at_barrier = 0;
   barrier.before.swap(barrier.arrivals);
   barrier.arrivals.clear();
   join_paths(barrier);
@@ -91,7 +154,10 @@ void check_use(const Barrier& barrier, int id, int threads, int line) {
 std::string describe_barrier(const Thread& thread) {
   const Barrier& barrier = thread.cta->barriers[thread.wait.object];
   const int expected = barrier.whole_block ? thread.cta->live_threads : barrier.expected;
-  return text("barrier %llu: %d of %d threads have come", thread.wait.object, barrier.arrived, expected);
+  const int arrived = barrier.whole_block ? barrier.threads : barrier.arrived;
+  const u32 missing = lanes_missing(barrier, thread);
+  return text("barrier %llu: %d of %d threads have come", thread.wait.object, arrived, expected) +
+         (missing ? text("; lanes %08x of warp %zu have not come", missing, warp_in_block(thread)) : "");
 }
 
 void arrive(int id, int threads, bool whole_block, bool waits, int line, bool vote = false) {
@@ -101,14 +167,19 @@ void arrive(int id, int threads, bool whole_block, bool waits, int line, bool vo
   Barrier& barrier = cta->barriers[id];
   check_use(barrier, id, threads, line);
   if (!barrier.in_use) begin_round(barrier, whole_block, threads, line);
+  if (waits) check_siblings(id, line);
   note_arrival(barrier, id, line);
   check_convergence(barrier, line);
   group.clocks.release(self->id, barrier.knowledge);
-  ++barrier.arrived;
+  ++barrier.threads;
+  count_warp(barrier, *self);
   barrier.any |= vote;
-  if (waits)
+  if (waits) {
     barrier.waiting.push_back(self->id);
-  else
+    Warp& warp = group.warps[static_cast<size_t>(self->warp)];
+    warp.at_barrier |= 1u << self->lane;
+    warp.barrier = id;
+  } else
     join_arrival(barrier);
   if (complete(barrier))
     end_round(barrier);
@@ -121,7 +192,7 @@ void arrive_named(int id, int threads, bool waits, int line) {
   if (id < 0 || id >= kBarriers) refuse(line, 0, text("barrier %d does not exist: use 0 to %d", id, kBarriers - 1));
   if (threads <= 0 || threads % kWarpSize)
     refuse(line, 0, text("barrier %d for %d threads: give a multiple of %d", id, threads, kWarpSize));
-  if (threads > block_threads)
+  if (threads > cta->warp_count * kWarpSize)
     refuse(line, 0, text("barrier %d waits for %d threads; the block has %d", id, threads, block_threads));
   arrive(id, threads, false, waits, line);
 }
@@ -145,10 +216,32 @@ void barrier_arrive(int id, int threads, int line) {
   arrive_named(id, threads, false, line);
 }
 
-// __syncthreads waits for the threads that have not exited, so an exit can be what it was waiting for.
-void leave_barriers(Thread&) {
-  for (Barrier& barrier : cta->barriers)
-    if (barrier.in_use && barrier.whole_block && barrier.arrived > 0 && complete(barrier)) end_round(barrier);
+// Of arrivals without a wait nobody else says that part of a warp has not come.
+void report_parted_warps() {
+  for (const Thread& thread : group.threads) {
+    if (thread.state == State::exited) continue;
+    for (int id = 0; id < kBarriers; ++id) {
+      const Barrier& barrier = thread.cta->barriers[id];
+      const u32 here = lanes_here(barrier, thread), missing = lanes_missing(barrier, thread);
+      const Warp& warp = group.warps[static_cast<size_t>(thread.warp)];
+      if (!here || !(missing >> thread.lane & 1) || (warp.at_barrier && warp.barrier == id)) continue;
+      const size_t number = warp_in_block(thread);
+      report("divergence", barrier.line_of_warp[number], thread.line, [&] {
+        return text("bar_arrive by warp %zu: lanes %08x have come; lanes %08x have not", number, here, missing);
+      });
+    }
+  }
+}
+
+// __syncthreads waits for the threads that have not ended, and every barrier for lanes of warps that have come, so an
+// end can be what it was waiting for.
+void leave_barriers(Thread& done) {
+  for (Barrier& barrier : cta->barriers) {
+    if (!barrier.in_use) continue;
+    const u32 here = lanes_here(barrier, done);
+    if (here && !(here >> done.lane & 1)) count_warp(barrier, done);
+    if (complete(barrier)) end_round(barrier);
+  }
 }
 
 }  // namespace efemu

@@ -70,6 +70,7 @@ struct Thread {
   Wait wait;
   bool answer;           // of the last vote at a barrier
   u32 budget;            // memory accesses until it must let others run
+  std::vector<const void*> called_from;  // of the functions that it is in, see plain_accesses.h
   Polling polling;
   std::vector<Copy> copies;  // not yet waited for, oldest first
   int copying_agent;         // that does those of which mbarriers are told; -1 until there are any
@@ -104,6 +105,8 @@ struct Warp {
   int first_thread;
   u32 lanes;   // that exist
   u32 exited;
+  u32 at_barrier;  // lanes that wait at the block's barrier of this number
+  int barrier;
   Collective collective;
   Registers registers;
 };
@@ -117,7 +120,8 @@ struct Arrival {
 struct Barrier {
   bool in_use, whole_block;
   bool any;  // some thread of this round voted yes
-  int expected, arrived, line;
+  int expected, arrived;  // 32 for each warp
+  int threads, line;      // that have come themselves; of the first
   std::vector<int> waiting;       // threads
   std::vector<int> line_of_warp;  // where each warp's first thread of this round came from; 0: none yet
   std::vector<u32> lanes_of_warp;         // that have come in this round
@@ -218,14 +222,20 @@ extern volatile std::sig_atomic_t expired;
 bool is_parameter(const void* address, size_t bytes);
 // Whether the address lies in a fiber's stack or the guard below one.
 bool in_stacks(const void* address);
+// The thread in whose stack it lies; -1: in none.
+int stack_owner(const void* address);
 
 // Every memory primitive begins with one of these: they take turns with other threads, and tell a thread
 // that polls memory, in vain when nobody makes progress, from one that works.
 void note_read(u64 address, int line);
+// Whether the running thread, the first to ask in vain at that line, is to be told so once more, so many times, before
+// anybody else goes on. What it waits for may take as long as it likes on a GPU: a loop that counts gives up some day.
+bool asks_in_vain(int line, u32 times);
 void note_progress(int line);
 
 // The thread has ended: barriers count it no longer, and lanes that wait for it wait in vain.
 void leave_barriers(Thread& thread);
+void report_parted_warps();  // before a deadlock is reported: part of a warp has come to a barrier
 void leave_collectives(Thread& thread);
 void leave_copies(Thread& thread);
 void leave_products(Thread& thread);

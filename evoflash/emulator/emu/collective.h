@@ -18,6 +18,7 @@ constexpr u32 kAllLanes = ~0u;
 
 inline void check_meeting(const Warp& warp, const char* op, int line) {
   const Collective& meeting = warp.collective;
+  if (warp.at_barrier) report_divergence(op, line, text("lanes %08x wait at a barrier of the block instead", warp.at_barrier));
   if (warp.exited) report_divergence(op, line, text("lanes %08x have exited and cannot take part", warp.exited));
   if (meeting.arrived && (meeting.op != op || meeting.line != line))
     report_divergence(

@@ -50,6 +50,11 @@ bool Stacks::contains(const void* address) const {
   return memory_ && p >= memory_ && p < memory_ + count_ * kPitchBytes;
 }
 
+int Stacks::owner(const void* address) const {
+  if (!contains(address)) return -1;
+  return static_cast<int>(static_cast<size_t>(static_cast<const char*>(address) - memory_) / kPitchBytes);
+}
+
 #if defined(EFEMU_UCONTEXT)
 
 extern "C" void efemu_switch_stack(void** save, void* load) {

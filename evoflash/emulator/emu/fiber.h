@@ -17,6 +17,8 @@ class Stacks {
   void* start(int index, void (*entry)());
   // Whether the address lies in a stack or in a guard page.
   bool contains(const void* address) const;
+  // The index of the stack that the address lies in, its guard included; -1: in none.
+  int owner(const void* address) const;
 
  private:
   char* memory_ = nullptr;

@@ -56,10 +56,13 @@ uintptr_t number_of(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
 }
 
-// Pages behind all buffers, without memory until they are written; MAP_FAILED where there is no room.
-void* new_pages(size_t bytes) {
-  uintptr_t wanted = kFirstBuffer;
-  for (const Buffer& buffer : buffers) wanted = std::max(wanted, number_of(buffer.mapping) + buffer.mapping_bytes);
+// Pages behind all buffers, or near `wanted` if it is not 0 and they are free, without memory until they are written;
+// MAP_FAILED where there is no room.
+void* new_pages(size_t bytes, uintptr_t wanted) {
+  if (!wanted) {
+    wanted = kFirstBuffer;
+    for (const Buffer& buffer : buffers) wanted = std::max(wanted, number_of(buffer.mapping) + buffer.mapping_bytes);
+  }
   return mmap(reinterpret_cast<void*>(wanted), bytes, PROT_READ | PROT_WRITE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
@@ -70,8 +73,8 @@ using Note = void (History::*)(size_t first, size_t end, const Actor& actor, int
 void note_access(Note note, const void* address, u32 bytes, const Actor& actor, int line) {
   Buffer* buffer = find_buffer(number_of(address), bytes);
   if (!buffer || !buffer->history) return;
-  const size_t first = (number_of(address) - buffer->begin) / 2;
-  ((*buffer->history).*note)(first, first + (bytes + 1) / 2, actor, line);
+  const History::Granules at = buffer->history->granules(number_of(address) - buffer->begin, bytes);
+  ((*buffer->history).*note)(at.first, at.end, actor, line);
 }
 
 alignas(16) u8 global_scratch[16];  // where faulty accesses end
@@ -168,6 +171,10 @@ bool near_buffer(const void* address) {
   });
 }
 
+bool in_buffer(const void* address, u64 bytes) {
+  return find_buffer(number_of(address), bytes) != nullptr;
+}
+
 bool in_input(const void* address) {
   const Buffer* buffer = find_buffer(number_of(address), 1);
   return buffer && !buffer->writable();
@@ -196,23 +203,24 @@ void* write_global(void* target, u32 bytes, int line) {
 extern "C" void efemu_free(void* data);
 
 // A buffer of zeros for kernels and host to share; null when there is no memory. Its end is as near to the
-// inaccessible pages as its alignment permits, and pages that nobody writes take no memory. `writable` by kernels; `unset`: it holds nothing until one writes it.
-// One called "workspace" is scratch: blocks may write to a place again.
-extern "C" void* efemu_allocate(u64 bytes, const char* name, u32 writable, u32 unset) {
-  const size_t pages_bytes = std::max<size_t>((bytes + kPageBytes - 1) / kPageBytes, 1) * kPageBytes;
+// inaccessible pages as its alignment permits, and pages that nobody writes take no memory. `writable` by kernels; behind
+// its first `set_bytes` it holds nothing until one writes it. It begins `lead` bytes behind an aligned address, near
+// `wanted` if that is not 0. One called "workspace" is scratch: blocks may write to a place again.
+extern "C" void* efemu_allocate(u64 bytes, const char* name, u32 writable, u64 set_bytes, u32 lead, u64 wanted) {
+  const size_t pages_bytes = std::max<size_t>((bytes + lead + kPageBytes - 1) / kPageBytes, 1) * kPageBytes;
   const size_t mapping_bytes = pages_bytes + 2 * kMarginBytes;
-  void* memory = new_pages(mapping_bytes);
+  void* memory = new_pages(mapping_bytes, wanted);
   if (memory == MAP_FAILED) return nullptr;
   char* mapping = static_cast<char*>(memory);
   mprotect(mapping, kMarginBytes, PROT_NONE);
   mprotect(mapping + kMarginBytes + pages_bytes, kMarginBytes, PROT_NONE);
-  char* data = mapping + kMarginBytes + (pages_bytes - bytes) / kAlignBytes * kAlignBytes;
+  char* data = mapping + kMarginBytes + (pages_bytes - bytes - lead) / kAlignBytes * kAlignBytes + lead;
   const uintptr_t begin = number_of(data);
   buffers.push_back({name, begin, begin + bytes, mapping, mapping_bytes, nullptr});
   const bool scratch = std::strcmp(name, "workspace") == 0;
   if (!writable) return data;
   try {
-    buffers.back().history = std::make_unique<History>(name, bytes, scratch, unset != 0);
+    buffers.back().history = std::make_unique<History>(name, bytes, scratch, set_bytes);
   } catch (const std::bad_alloc&) {
     efemu_free(data);
     return nullptr;

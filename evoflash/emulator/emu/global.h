@@ -3,6 +3,7 @@
 #include <string>
 
 #include "clocks.h"
+#include "interface.h"
 
 namespace efemu {
 
@@ -27,9 +28,15 @@ void begin_global_checks(bool dependent);
 void end_global_checks();
 // What launches before have released is known to all (atomics.cpp).
 void forget_releases();
+// The running thread's load, store or read-modify-write of an admitted place in global memory, that atomics of others
+// may see: its turn, its record, and what it makes known or hears (atomics.cpp). The value is the caller's to move.
+enum class Passing : u32 { load, store, change };
+void pass_on(void* target, u32 bytes, Passing passing, Order order, int line);
 
 // What an address is to the buffers: "offset 4100 of buffer 'K' (4096 bytes)", the nearest one's.
 std::string describe_global(const void* address);
+// Whether the bytes lie in one buffer.
+bool in_buffer(const void* address, u64 bytes);
 // Whether the address is in a buffer or in a guard around one; and whether in one that only may be read.
 bool near_buffer(const void* address);
 bool in_input(const void* address);

@@ -41,8 +41,29 @@ const char* cure(Moment moment, const Actor& actor) {
 
 }  // namespace
 
-History::History(std::string name, u64 bytes, bool scratch, bool unset)
-    : name_(std::move(name)), scratch_(scratch), unset_(unset), cells_(bytes / 2 + 1) {}
+History::History(std::string name, u64 bytes, bool scratch, u64 set_bytes)
+    : name_(std::move(name)), scratch_(scratch), set_bytes_(set_bytes), bytes_(bytes), cells_(bytes / 2 + 1) {}
+
+History::Granules History::granules(u64 offset, u64 bytes) {
+  constexpr u64 kMostSingleBytes = 64 << 20;  // of larger buffers neighbouring bytes stay one
+  if ((offset | bytes) % 2 && granule_bytes_ == 2 && bytes_ <= kMostSingleBytes) make_single_bytes();
+  return {offset / granule_bytes_, (offset + bytes + granule_bytes_ - 1) / granule_bytes_};
+}
+
+void History::make_single_bytes() {
+  SparseArray<Cell> single(bytes_ + 1);
+  for (u64 byte = 0; byte < bytes_; ++byte) {
+    const Cell& pair = cells_[byte / 2];
+    if (!pair.written && pair.list == 0 && pair.reader[0].generation == 0) continue;
+    single[byte] = pair;
+    if (byte % 2 == 0 || pair.list == 0) continue;
+    const std::vector<Event> events = lists_[pair.list - 1];
+    lists_.push_back(events);
+    single[byte].list = static_cast<u32>(lists_.size());
+  }
+  cells_.swap(single);
+  granule_bytes_ = 1;
+}
 
 std::vector<History::Event>& History::events(Cell& cell) {
   if (cell.list == 0) {
@@ -84,15 +105,15 @@ void History::check(const Cell& cell, const char* what, Moment before, int line_
   if (before.generation == 0 || ordered_after(before, actor)) return;
   report(before_launch(before) ? "missing-grid-wait" : "race-global", line, line_before, [&] {
     return text("%s of byte %zu of buffer '%s' by %s is not ordered after the %s at line %d by %s; %s", what,
-                granule(cell) * 2, name_.c_str(), agent_name(agent_of(actor.now)).c_str(), did, line_before,
+                byte_of(cell), name_.c_str(), agent_name(agent_of(actor.now)).c_str(), did, line_before,
                 name_of(before).c_str(), cure(before, actor));
   });
 }
 
 void History::check_written(const Cell& cell, const Actor& actor, int line) {
-  if (cell.written || !unset_) return;
+  if (cell.written || byte_of(cell) < set_bytes_) return;
   report("uninit-global", line, 0, [&] {
-    return text("read of byte %zu of buffer '%s' by %s: no kernel ever wrote there", granule(cell) * 2, name_.c_str(),
+    return text("read of byte %zu of buffer '%s' by %s: no kernel ever wrote there", byte_of(cell), name_.c_str(),
                 agent_name(agent_of(actor.now)).c_str());
   });
 }
@@ -102,7 +123,7 @@ void History::check_proxy(const Cell& cell, const char* what, const Actor& actor
   report("missing-proxy-fence", line, cell.write_line, [&] {
     return text("asynchronous %s of byte %zu of buffer '%s' by %s: %s wrote it at line %d through the generic proxy, "
                 "and no fence_proxy_async_global stands between the write and the barrier after it",
-                what, granule(cell) * 2, name_.c_str(), agent_name(agent_of(actor.now)).c_str(),
+                what, byte_of(cell), name_.c_str(), agent_name(agent_of(actor.now)).c_str(),
                 name_of(cell.write).c_str(), cell.write_line);
   });
 }
@@ -137,7 +158,7 @@ bool History::wrote_twice(Cell& cell, const Actor& actor, int line) {
   if (scratch_ || before.generation == 0 || before_launch(before) || same_agent(before, moment_of(actor))) return false;
   if (cell.list != 0 && !events(cell).empty()) return false;
   report("double-write-global", line, cell.write_line, [&] {
-    return text("byte %zu of buffer '%s' is written by %s and was by %s", granule(cell) * 2, name_.c_str(),
+    return text("byte %zu of buffer '%s' is written by %s and was by %s", byte_of(cell), name_.c_str(),
                 agent_name(agent_of(actor.now)).c_str(), name_of(before).c_str());
   });
   return true;

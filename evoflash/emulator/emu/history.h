@@ -1,4 +1,4 @@
-// What happened to each 2 bytes of a buffer that kernels write: who wrote it, who has read it since, who changed it
+// What happened to each 2 bytes of a buffer that kernels write (each byte, once single bytes are accessed): who wrote it, who has read it since, who changed it
 // by atomics. Finds accesses that nothing orders, reads of what nobody wrote, elements written twice.
 #pragma once
 #include <string>
@@ -11,9 +11,15 @@ namespace efemu {
 
 class History {
  public:
-  // `scratch`: memory that blocks exchange data through and may write again, unlike an output; `unset`: it holds
-  // nothing before a kernel writes it.
-  History(std::string name, u64 bytes, bool scratch, bool unset);
+  // `scratch`: memory that blocks exchange data through and may write again, unlike an output; behind its
+  // first `set_bytes` it holds nothing before a kernel writes it.
+  History(std::string name, u64 bytes, bool scratch, u64 set_bytes);
+
+  // The granule of the byte at an offset, and the one behind the access; an access of odd bytes makes them single bytes.
+  struct Granules {
+    size_t first, end;
+  };
+  Granules granules(u64 offset, u64 bytes);
 
   // Accesses to the granules from `first` to before `end`, by the program's plain reads and writes; and by strong
   // ones (acquire loads, release stores, atomics), which do not race with one another.
@@ -38,7 +44,8 @@ class History {
     u32 list;               // 1 + index into lists_, or 0
   };
 
-  size_t granule(const Cell& cell) const { return static_cast<size_t>(&cell - cells_.data()); }
+  size_t byte_of(const Cell& cell) const { return static_cast<size_t>(&cell - cells_.data()) * granule_bytes_; }
+  void make_single_bytes();
   std::vector<Event>& events(Cell& cell);
   void note_event(Cell& cell, Kind kind, const Actor& actor, int line);
   void note_read(Cell& cell, const Actor& actor, int line);
@@ -56,7 +63,8 @@ class History {
   bool wrote_twice(Cell& cell, const Actor& actor, int line);
 
   std::string name_;
-  bool scratch_, unset_;
+  bool scratch_;
+  u64 set_bytes_, bytes_, granule_bytes_ = 2;
   SparseArray<Cell> cells_;
   std::vector<std::vector<Event>> lists_;
 };

@@ -4,6 +4,13 @@
 #pragma once
 #include "float16.h"
 
+// A kernel's entry does not tell the emulator of what it loads; as the inline functions do not, see seen_layer.h.
+#if defined(__SANITIZE_THREAD__)
+#define EFEMU_OWN __attribute__((no_sanitize("thread")))
+#else
+#define EFEMU_OWN
+#endif
+
 namespace efemu {
 
 struct Dim3 {
@@ -37,6 +44,13 @@ void* write_shared(u32 address, u32 bytes, int line);
 u32 static_shared(u32 bytes, int line);
 const void* read_global(const void* source, u32 bytes, int line);
 void* write_global(void* target, u32 bytes, int line);
+
+// A result that a primitive leaves where the kernel says: in a register or, seldom, in memory.
+void note_result(void* target, u32 bytes, int line);
+inline void give(float& target, float value, int line) {
+  note_result(&target, sizeof target, line);
+  target = value;
+}
 
 // cp.async of 4, 8 or 16 bytes; not `inside` means zeros. A wait leaves at most `pending` groups under way.
 void copy_async(u32 target, const void* source, bool inside, int line, u32 bytes = 16);
@@ -194,16 +208,16 @@ struct Signature {
   static constexpr u32 sizes_bytes[sizeof...(P) + 1] = {sizeof(P)..., 0};
 
   template <int... I>
-  static void unpack(void (*kernel)(P...), void** arguments, Indices<I...>) {
+  EFEMU_OWN static void unpack(void (*kernel)(P...), void** arguments, Indices<I...>) {
     kernel(*static_cast<typename Stored<P>::type*>(arguments[I])...);
   }
-  static void call(void (*function)(), void** arguments) {
+  EFEMU_OWN static void call(void (*function)(), void** arguments) {
     unpack(reinterpret_cast<void (*)(P...)>(function), arguments, typename IndicesUpTo<sizeof...(P)>::type());
   }
 };
 
 template <class... P>
-Kernel describe(void (*kernel)(P...)) {
+EFEMU_OWN Kernel describe(void (*kernel)(P...)) {
   using S = Signature<P...>;
   return {S::call, reinterpret_cast<void (*)()>(kernel), S::sizes_bytes, sizeof...(P)};
 }

@@ -207,7 +207,7 @@ bool wait_for(u32 address, Mbarrier& barrier, u32 parity, bool gives_up, const c
 }
 
 Mbarrier& barrier_to_look_at(u32 address, u32 parity, const char* op, int line) {
-  note_read(address, line);
+  self->line = line;
   Mbarrier& barrier = barrier_at(*cta, address, op, line);
   if (parity > 1)
     refuse_barrier("mbarrier-parity", line, barrier.line, text("%s for parity %u: it is 0 or 1", op, parity));
@@ -426,6 +426,8 @@ void mbarrier_expect(u32 address, u32 bytes, int line) {
 bool mbarrier_test(u32 address, u32 parity, int line) {
   Mbarrier& barrier = barrier_to_look_at(address, parity, "mbar_test_wait", line);
   if (completed(barrier, parity)) return pass(barrier);
+  if (asks_in_vain(line, 1)) return false;
+  note_read(address, line);
   if (++self->failed_tests % kTestsInARow == 0) return wait_for(address, barrier, parity, true, "mbar_test_wait", line);
   return false;
 }
@@ -433,6 +435,8 @@ bool mbarrier_test(u32 address, u32 parity, int line) {
 // A try may always be in vain; random schedules show what a kernel makes of that.
 bool mbarrier_try(u32 address, u32 parity, int line) {
   Mbarrier& barrier = barrier_to_look_at(address, parity, "mbar_try_wait", line);
+  if (!completed(barrier, parity) && asks_in_vain(line, 1)) return false;
+  note_read(address, line);
   if (policy.schedule == Schedule::random && !completed(barrier, parity) && chance() % 8 == 0) {
     give_way();
     return completed(barrier, parity) && pass(barrier);
@@ -441,6 +445,7 @@ bool mbarrier_try(u32 address, u32 parity, int line) {
 }
 
 void mbarrier_wait(u32 address, u32 parity, int line) {
+  note_read(address, line);
   Mbarrier& barrier = barrier_to_look_at(address, parity, "mbar_wait", line);
   wait_for(address, barrier, parity, false, "mbar_wait", line);
 }

@@ -30,6 +30,7 @@ constexpr u32 kBudget = 4096;          // accesses of one turn
 constexpr u32 kPollQuantum = 256;      // repeated reads after which a thread counts as polling
 constexpr u32 kPollQuanta = 4;         // of every runnable thread before a livelock is declared
 constexpr u32 kIdleReads = 256 << 10;  // and this many in all: some 20 ms
+constexpr u32 kInVain = 1 << 14;       // times that somebody asks at a line before others go on
 constexpr u32 kVainRounds = 32;        // of waits given up by all before nothing is expected of another one
 
 ReadyQueue ready;
@@ -38,6 +39,12 @@ void* main_stack = nullptr;
 const Kernel* kernel = nullptr;
 void** kernel_arguments = nullptr;
 bool abandoned = false;
+// Who was the first to ask in vain at a line, and how often.
+struct Vain {
+  int thread;
+  u32 times;
+};
+std::map<int, Vain> in_vain;
 u32 idle_reads = 0;  // by polling threads since anybody made progress
 u32 vain_rounds = 0;  // since then, in which all waits that can be given up were
 
@@ -95,6 +102,7 @@ bool runnable(const Thread& thread) {
 }
 
 void report_deadlock() {
+  report_parted_warps();
   const auto blocked = std::find_if(group.threads.begin(), group.threads.end(),
                                     [](const Thread& thread) { return thread.state == State::blocked; });
   report("DEADLOCK", blocked->line, 0, [] {
@@ -204,6 +212,7 @@ void reset_thread(Thread& thread, int id, Cta& home, const Shape& shape) {
   thread.line = 0;
   thread.wait = {};
   thread.budget = kBudget;
+  thread.called_from.clear();
   thread.polling = {};
   thread.copies.clear();
   thread.copying_agent = -1;
@@ -268,6 +277,7 @@ void reset_group(const Shape& shape, const std::vector<u64>& numbers) {
   }
   reset_clusters();
   reset_mbarriers();
+  in_vain.clear();
   reset_bulk_copies();
   begin_generation();
 }
@@ -360,12 +370,21 @@ bool in_stacks(const void* address) {
   return stacks.contains(address);
 }
 
+int stack_owner(const void* address) {
+  return stacks.owner(address);
+}
+
 void note_progress(int line) {
   self->line = line;
   self->polling.repeats = self->polling.quanta = 0;
   idle_reads = vain_rounds = 0;
   check_time(line);
   if (--self->budget == 0) give_way();
+}
+
+bool asks_in_vain(int line, u32 times) {
+  Vain& vain = in_vain.try_emplace(line, Vain{self->id, 0}).first->second;
+  return vain.thread == self->id && (vain.times += times) <= kInVain;
 }
 
 void note_read(u64 address, int line) {
@@ -380,6 +399,7 @@ void note_read(u64 address, int line) {
     if (--self->budget == 0) give_way();
   } else if (++polling.repeats == kPollQuantum) {
     polling.repeats = 0;
+    if (asks_in_vain(line, kPollQuantum)) return;
     ++polling.quanta;
     idle_reads += kPollQuantum;
     if (idle_reads >= kIdleReads && everyone_polls()) {

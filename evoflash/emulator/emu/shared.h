@@ -14,6 +14,14 @@ class SharedMemory {
   // Makes room for `bytes` of static shared memory, 1024-byte aligned, behind the dynamic; returns their address.
   u32 reserve_static(u32 bytes, int line);
   u8* at(u32 address) { return bytes_.data() + (address - base_); }
+  // Whether the bytes lie in it, and the address by which the primitives name the first of them.
+  bool holds(const void* pointer, u64 bytes) const {
+    const u64 offset = reinterpret_cast<u64>(pointer) - reinterpret_cast<u64>(bytes_.data());
+    return offset < bytes_.size() && bytes <= bytes_.size() - offset;
+  }
+  u32 address_of(const void* pointer) const {
+    return base_ + static_cast<u32>(static_cast<const u8*>(pointer) - bytes_.data());
+  }
 
   // Reports an access outside the allocation or not aligned to its size; false: do not perform it.
   bool admits(u32 address, u32 bytes, const char* what, int line);

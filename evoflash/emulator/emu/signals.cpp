@@ -143,6 +143,11 @@ std::vector<u64> calls_in_kernel() {
   return calls;
 }
 
+u64 offset_in_kernel(const void* return_address) {
+  const uintptr_t pc = reinterpret_cast<uintptr_t>(return_address) - 1;
+  return in_kernel(pc) ? pc - code.load_address : 0;
+}
+
 Watch::Watch(const void* kernel_function, double cpu_limit_s) {
   expired = 0;
   code = {};

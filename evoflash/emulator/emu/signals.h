@@ -18,5 +18,7 @@ class Watch {
 // Where the running thread is in the kernel's library, and where it was called from there, innermost first, as
 // offsets that the debug information knows.
 std::vector<u64> calls_in_kernel();
+// A return address as such an offset, of the call before it; 0: it is not in the kernel's library.
+u64 offset_in_kernel(const void* return_address);
 
 }  // namespace efemu

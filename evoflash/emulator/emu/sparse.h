@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 namespace efemu {
 
@@ -23,6 +24,11 @@ class SparseArray {
   ~SparseArray() { munmap(items_, bytes_); }
   SparseArray(const SparseArray&) = delete;
   SparseArray& operator=(const SparseArray&) = delete;
+
+  void swap(SparseArray& other) {
+    std::swap(bytes_, other.bytes_);
+    std::swap(items_, other.items_);
+  }
 
   Item& operator[](size_t at) { return items_[at]; }
   const Item* data() const { return items_; }

@@ -31,9 +31,9 @@ from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.warm_up import Jobs
 from evoflash.gpu.process.worker import GpuWorker
-from evoflash.isolation import Ending, IsolatedPool
+from evoflash.isolation import Ending, IsolatedPool, cpu_seconds
 from evoflash.operation import Workload
-from evoflash.paths import cache_advice, cache_dir
+from evoflash.paths import cache_dir, cache_error
 from evoflash.specs import GpuSpec
 
 T = TypeVar("T")
@@ -45,6 +45,7 @@ class Parcel(Generic[T]):
 
     record: T
     files: Mapping[str, bytes]
+    cpu_s: float = 0.0  # that the worker took for it; 0 where nobody looked
 
 
 def pack_preparation(ending: Ending[Preparation]) -> Parcel[Ending[Preparation]]:
@@ -106,22 +107,27 @@ def _place_files(files: Mapping[str, bytes]) -> dict[str, str]:
     """Where each file is on this machine."""
     try:
         return {
-            path: path if Path(path).is_file() else str(_keep_cubin(cubin)) for path, cubin in files.items()
+            path: path if _holds(Path(path), cubin) else str(_keep_cubin(cubin))
+            for path, cubin in files.items()
         }
     except OSError as error:
-        raise DeviceError(cache_advice(error)) from None
+        raise cache_error(error) from None
 
 
 def _keep_cubin(cubin: bytes) -> Path:
     name = hashlib.sha256(cubin).hexdigest()
     path = cache_dir() / "received" / name[:2] / f"{name}.cubin"
-    if not path.is_file():
+    if not _holds(path, cubin):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
         with os.fdopen(handle, "wb") as file:
             file.write(cubin)
         os.rename(beside, path)  # a half-written file cannot be taken for a kernel
     return path
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
 
 
 @cache
@@ -133,8 +139,10 @@ def call_isolated(
     function: Callable[..., Any], arguments: tuple[Any, ...], timeout_s: float
 ) -> Parcel[Ending[Any]]:
     """The call's ending, as on one machine; builds bring their cubins with them."""
+    began_s = cpu_seconds()
     ending = _processes().submit(function, *arguments, timeout_s=timeout_s).result()
-    return pack_preparation(ending) if isinstance(ending.value, Preparation) else Parcel(ending, {})
+    parcel = pack_preparation(ending) if isinstance(ending.value, Preparation) else Parcel(ending, {})
+    return replace(parcel, cpu_s=max(0.0, cpu_seconds() - began_s))
 
 
 _IDLE_S = 300.0  # without a question; emulating before the next one takes far less

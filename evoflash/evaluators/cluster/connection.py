@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluators.cluster.address import Address, Certificate, code
+from evoflash.extras import install
 
 os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")  # what matters is said in one line of ours
 try:
@@ -32,7 +33,7 @@ try:
     from distributed.scheduler import KilledWorker
 except ImportError as error:
     raise UsageError(
-        f"several GPUs or machines need Dask ({str(error)[:80]}): run `pip install 'evoflash[cluster]'`."
+        f"several GPUs or machines need Dask ({str(error)[:80]}): {install('cluster')}."
     ) from None
 
 __all__ = ["CommClosedError", "FutureCancelledError", "KilledWorker", "dask", "distributed"]
@@ -105,6 +106,8 @@ class Connection:
         self._watched: list[_WorkerWatch] = []
         self._error: DeviceError | None = None
         self._is_closed = threading.Event()
+        self._adding = threading.Lock()
+        self.cpu_s = 0.0  # that workers took for what was asked, as far as they said
         self._look()
         self._watcher = threading.Thread(target=self._watch, name="evoflash-cluster", daemon=True)
         self._watcher.start()
@@ -141,6 +144,11 @@ class Connection:
             except _LOST as error:  # told apart from the function's own errors by the connection's state
                 log.info("asking again: %s", error)
                 self._is_closed.wait(0.2)
+
+    def took(self, cpu_s: float) -> None:
+        """A worker says what an answer took it of the CPU."""
+        with self._adding:
+            self.cpu_s += cpu_s
 
     def tell(
         self, workers: Sequence[str], function: Callable[..., Coroutine[Any, Any, None]], *args: Any

@@ -267,4 +267,5 @@ class ClusterProcesses:
             parcel = self._connection.ask(CPU, asked.call_isolated, function, args, timeout_s)
         except EndsWorkersError as error:
             return Ending(None, Status.RUNTIME, str(error))
+        self._connection.took(parcel.cpu_s)
         return unpack_preparation(parcel) if isinstance(parcel.record.value, Preparation) else parcel.record

@@ -4,10 +4,11 @@ judged as a candidate's is, in gpu_process/finals.py.
 
     attention/  Attention of other libraries
     contender   A library's kernel on the memory of a bench
+    linear/     The linear layer of other libraries
 """
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evoflash.gpu.baselines.contender import (
@@ -29,6 +30,7 @@ __all__ = [
     "BaselineFailedError",
     "LibraryContender",
     "baseline",
+    "computing",
 ]
 
 _FILES = {
@@ -42,12 +44,22 @@ _FILES = {
     "fa4_tuned": "attention.flash_attention_4",
     "flashinfer": "attention.flashinfer",
     "xformers": "attention.xformers",
+    "cublaslt": "linear.pytorch",
+    "scaled_mm": "linear.pytorch",
+    "flashinfer_block": "linear.flashinfer",
+    "flashinfer_block_fp8x": "linear.flashinfer",
 }
 NAMES = tuple(_FILES)
 # What finals time beside the candidates: math is slow, xFormers brings FlashAttention-2 once more, and
 # Triton would have to compile and try eight kernels that were the fastest nowhere (docs/h200.md).
 DEFAULT = tuple(name for name in NAMES if name not in ("sdpa_math", "xformers", "triton"))
-OPTIONAL = tuple(name for name, file in _FILES.items() if file != "attention.sdpa")  # not PyTorch's own
+_PYTORCH = ("attention.sdpa", "linear.pytorch")
+OPTIONAL = tuple(name for name, file in _FILES.items() if file not in _PYTORCH)
+
+
+def computing(operation: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the baselines that compute the operation of that name; all of them where none does."""
+    return tuple(name for name in names if _FILES[name].startswith(f"{operation}.")) or tuple(names)
 
 
 def baseline(name: str, bench: Bench) -> LibraryContender:
@@ -66,8 +78,8 @@ def _first_that_runs(name: str, bench: Bench) -> LibraryContender | str:
     """The contender, or why there is none: the reason of the first way of calling it, the natural one."""
     reasons: list[str] = []
     try:
-        for attention in _attentions(name, bench):
-            contender = LibraryContender(name, bench, attention)
+        for call in _calls(name, bench):
+            contender = LibraryContender(name, bench, call)
             try:
                 contender.try_out(bench)
             except BaselineAbsentError as refused:
@@ -82,7 +94,7 @@ def _first_that_runs(name: str, bench: Bench) -> LibraryContender | str:
     return reasons[0]
 
 
-def _attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def _calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     file: Any = importlib.import_module(f"evoflash.gpu.baselines.{_FILES[name]}")
-    attentions: Iterator[LibraryCall] = file.attentions(name, bench)
-    return attentions
+    calls: Iterator[LibraryCall] = file.calls(name, bench)
+    return calls

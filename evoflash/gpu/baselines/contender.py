@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from evoflash.extras import install
 from evoflash.gpu.arena import Arena
 from evoflash.gpu.launcher import KernelHungError, settle, wait
 from evoflash.gpu.timing.benchmark import Bench, measure
 from evoflash.gpu.timing.protocols import SHORT, TimingProtocol
-from evoflash.operation import Output, TensorSpec, operation_of
+from evoflash.operation import ELEMENT_BYTES, Output, TensorSpec, operation_of
 
 S = TypeVar("S")  # a setting of a library
 
@@ -99,6 +100,8 @@ class LibraryCall:
     environment: Mapping[str, str]
     arrange: Callable[[Any], Any] = same
     heads_first: Callable[[Any], Any] = same
+    together: Callable[..., tuple[Any, ...]] | None = None  # in the place of `arrange`: of all inputs at once
+    rel_l2: float = 0.0  # what its output may be off where it rounds inputs by itself; 0: as a candidate's
 
 
 def import_library(module: str, install: str) -> Any:
@@ -114,7 +117,7 @@ def import_library(module: str, install: str) -> Any:
 
 def torch() -> Any:
     """PyTorch; BaselineAbsentError without it."""
-    return import_library("torch", 'pip install "evoflash[baselines]"')
+    return import_library("torch", install("baselines"))
 
 
 def version(distribution: str) -> str:
@@ -142,29 +145,37 @@ class LibraryContender:
         self._attention = attention
         self._specs = operation_of(bench.workload).tensors(bench.workload)
         self._views = [_input_views(self._torch, arena, self._specs) for arena in bench.arenas]
-        self._inputs = [tuple(attention.arrange(x) for x in views) for views in self._views]
+        self._inputs = [self._arranged(views) for views in self._views]
         self._outputs: dict[int, Any] = {}
         self._torch.cuda.synchronize()  # copied on torch's stream, read on ours
 
     @property
     def environment(self) -> dict[str, str]:
         """Versions and settings that its times depend on."""
-        is_copied = any(used.data_ptr() != view.data_ptr() for view, used in self._pairs())
+        views = {view.data_ptr() for views in self._views for view in views}
+        is_copied = any(used.data_ptr() not in views for inputs in self._inputs for used in inputs)
         layout = "copied into the library's, untimed" if is_copied else "views"
         return {"torch": self._torch.__version__, "layout": layout, **self._attention.environment}
 
-    def _pairs(self) -> list[tuple[Any, Any]]:
-        return [
-            pair
-            for views, inputs in zip(self._views, self._inputs, strict=True)
-            for pair in zip(views, inputs, strict=True)
-        ]
+    @property
+    def rel_l2(self) -> float:
+        """What its output may be off where it rounds inputs by itself; 0: as a candidate's."""
+        return self._attention.rel_l2
+
+    def _arranged(self, views: Sequence[Any]) -> tuple[Any, ...]:
+        if self._attention.together is not None:
+            return self._attention.together(*views)
+        return tuple(self._attention.arrange(view) for view in views)
 
     def refresh(self) -> None:
         """Copy inputs again that were overwritten: some libraries work on copies."""
-        for view, used in self._pairs():
-            if used.data_ptr() != view.data_ptr():
-                used.copy_(self._attention.arrange(view))
+        views = {view.data_ptr() for views in self._views for view in views}
+        for given, inputs in zip(self._views, self._inputs, strict=True):
+            if all(used.data_ptr() in views for used in inputs):
+                continue
+            for used, fresh in zip(inputs, self._arranged(given), strict=True):
+                if used.data_ptr() not in views:
+                    used.copy_(fresh)
         self._torch.cuda.synchronize()
 
     def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
@@ -306,11 +317,13 @@ def fastest_call(times_us: Mapping[S, float], call_of: Callable[[S], LibraryCall
 
 
 def _input_views(torch: Any, arena: Arena, specs: Sequence[TensorSpec]) -> tuple[Any, ...]:
-    kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
+    names = {"e4m3": "float8_e4m3fn", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+    bits = {1: np.uint8, 2: np.int16, 4: np.int32}
     return tuple(
         torch.as_tensor(
-            arena.buffers[spec.name].device_bytes.view(np.int16).reshape(spec.shape), device="cuda"
-        ).view(kinds[spec.dtype])
+            arena.buffers[spec.name].device_bytes.view(bits[ELEMENT_BYTES[spec.dtype]]).reshape(spec.shape),
+            device="cuda",
+        ).view(getattr(torch, names[spec.dtype]))
         for spec in specs
         if spec.role == "input"
     )

@@ -25,6 +25,7 @@ from evoflash.gpu.baselines import (
     BaselineFailedError,
     LibraryContender,
     baseline,
+    computing,
 )
 from evoflash.gpu.baselines.contender import culprit, note_in
 from evoflash.gpu.launcher import GpuBusyError, KernelHungError
@@ -182,7 +183,10 @@ def _verdict(
     contender: KernelContender | LibraryContender, bench: Bench, timings: tuple[Timing, ...], task: FinalTask
 ) -> Verdict:
     is_called = any(timing.protocol == f"final-{CALL.name}" for timing in timings)
-    verdict = judge_replay(contender, bench, seed=task.seed, timed_us=timings[0].p10_us, is_called=is_called)
+    timed_us = timings[0].p10_us or timings[0].median_us
+    verdict = judge_replay(contender, bench, seed=task.seed, timed_us=timed_us, is_called=is_called)
+    if isinstance(contender, LibraryContender) and verdict.rel_l2 <= contender.rel_l2:
+        verdict = replace(verdict, passed=True, reason="")  # right by its own arithmetic
     reasons = [reason for t in timings if (reason := beats_physics(t, bench.workload, task.spec))]
     if late := _lateness(contender, bench, timings[0]):
         reasons.append(late)
@@ -202,7 +206,7 @@ def _lateness(contender: KernelContender | LibraryContender, bench: Bench, timin
 def _libraries(task: FinalTask, bench: Bench) -> tuple[list[LibraryContender], dict[str, str]]:
     """The baselines that run here, and why the others do not."""
     found, absent = [], {}
-    for name in task.baselines:
+    for name in computing(bench.workload.operation, task.baselines):
         try:
             found.append(baseline(name, bench))
         except BaselineAbsentError as reason:

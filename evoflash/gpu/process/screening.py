@@ -94,7 +94,7 @@ def allowance_s(task: GpuTask) -> float:
 def _single(task: GpuTask, took_us: list[float]) -> tuple[Timing, ...]:
     """Single launches as timings."""
     return tuple(
-        Timing(str(workload), SCREENED.name, us, us, us, n=1)
+        Timing(str(workload), SCREENED.name, us, None, None, n=1)
         for (workload, _), us in zip(task.timed, took_us, strict=True)
     )
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from evoflash.errors import DeviceError, EvoflashError
+from evoflash.extensions import made_with
 from evoflash.gpu import launcher
 from evoflash.gpu.launcher import LoadedKernel, PresentGpu
 from evoflash.gpu.timing.benchmark import Bench, KernelContender
@@ -30,7 +31,7 @@ from evoflash.kernels.nvrtc import compile_candidate, first_error, nvrtc_version
 from evoflash.kernels.renderer import render
 from evoflash.launch import LaunchConfig
 from evoflash.operation import Workload
-from evoflash.paths import cache_dir
+from evoflash.paths import MUTATIONS, cache_dir, writing_to_cache
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
@@ -51,6 +52,7 @@ def versions() -> str:
 def environment() -> dict[str, str]:
     """What is stored beside every run."""
     found = {"versions": versions(), "python": platform.python_version(), "machine": platform.machine()}
+    found |= made_with(MUTATIONS)
     if kept := describe():
         found["noise"] = kept
     return found
@@ -198,8 +200,9 @@ def keep(floors: list[NoiseEstimate], gpu: PresentGpu) -> None:
         for f in floors
     ]
     kept[_machine(gpu)] = {"date": date.today().isoformat(), "floors": rows}
-    _path().parent.mkdir(parents=True, exist_ok=True)
-    _path().write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    with writing_to_cache():
+        _path().parent.mkdir(parents=True, exist_ok=True)
+        _path().write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 def _read_cache() -> dict[str, Any]:

@@ -199,7 +199,7 @@ def _ratio(rounds: Sequence[Sequence[QuadTimes]], effort: Effort) -> RatioInterv
 
 def _single(pair: ContenderPair, side: Beside, protocol: TimingProtocol) -> Timing:
     us = side.known_us * pair.rough_ratio
-    return Timing(str(side.bench.workload), protocol.name, us, us, us, n=1)
+    return Timing(str(side.bench.workload), protocol.name, us, None, None, n=1)
 
 
 def _timing(blocks: Sequence[QuadTimes], side: Beside, protocol: TimingProtocol) -> Timing:

@@ -2,8 +2,9 @@
 
 The rest of evoflash reaches it through evoflash/operation.py alone, by its record `Operation`.
 
+    check_shapes    The shapes that attention kernels are checked on, the same for all or drawn from a seed
     forms/          The forms in which kernels take attention's tensors
-    inputs          The inputs and shapes that find out wrong attention kernels, drawn from a seed of the run
+    inputs          The inputs that find out wrong attention kernels, drawn from a seed of the run
     loop            How a kernel's loop over the keys cuts attention's work, for the performance model
     operation       Attention as the rest of evoflash knows it, one record that names what the files of this
                     folder do

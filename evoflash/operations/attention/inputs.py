@@ -1,12 +1,11 @@
-"""The inputs and shapes that find out wrong attention kernels, drawn from a seed of the run. Judges nothing.
+"""The inputs that find out wrong attention kernels, drawn from a seed of the run. Judges nothing.
 
 Each named input aims at a mistake: see the docstrings. `normal` data is what the pooled error is measured on.
-Of the shapes every candidate is checked on some, and the best ones on hidden ones too.
 """
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,58 +14,7 @@ from numpy.typing import NDArray
 from evoflash.errors import UsageError
 from evoflash.numerics import Bits, encode, standard_normal
 from evoflash.operation import InputNames
-from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
-
-# Shapes that finalists meet first, drawn when they are promoted: the longest seq_q and seq_kv, and the most
-# batches and key/value heads. References cost the product, and the test inputs are many.
-_HIDDEN = ((300, 300, 3, 3), (400, 700, 2, 3), (60, 3000, 1, 2), (1500, 90, 1, 3), (1, 5000, 3, 1))
-# (seq_q, seq_kv), cheapest first; the same for every genome, so that references are computed once a run.
-# The last one fills every ring of the families' deepest pipelines twice, with a tail.
-_CHECK_LENGTHS = ((1, 1), (3, 40), (113, 203), (250, 129), (1, 239), (131, 1157))
-# As many queries as keys, over several tiles, and whole blocks of 64 and of 128 rows.
-_SQUARE = 256
-# An odd number of tiles, more than 40, of 32, 64 or 128 keys alike, the last one with a tail.
-_LONG = (5, 5391)
-# More heads than a warp has lanes, eight key/value heads or more, and a batch that divides no GPU's number of
-# SMs: with these rows more pieces of work than there are SMs.
-_MANY_HEADS, _MANY_GROUPS, _ODD_BATCH, _MANY_LENGTHS = 33, 8, 5, (20, 70)
-# More heads than seven bits count, and more queries than ten: what goes by such a number shows nowhere else.
-_MOST_HEADS, _FEW_LENGTHS, _TALL = 130, (3, 270), (1030, 40)
-
-
-def check_workloads(keys: Sequence[AttentionKey]) -> tuple[AttentionWorkload, ...]:
-    """What every candidate is checked on, cheapest first. Two batches and heads: a mixed-up stride shows."""
-    ordinary = tuple(key.workload(2, 2, *lengths) for lengths in _CHECK_LENGTHS for key in keys)
-    special = tuple(
-        shape
-        for key in keys
-        for shape in (
-            key.workload(1, 1, *_LONG),
-            key.workload(_ODD_BATCH, _many_groups(key), *_MANY_LENGTHS),
-            key.workload(1, -(-_MOST_HEADS // key.gqa_ratio), *_FEW_LENGTHS),
-            key.workload(1, 1, *_TALL),
-            key.workload(2, 1, _SQUARE, _SQUARE),
-        )
-    )
-    return ordinary + special
-
-
-def _many_groups(key: AttentionKey) -> int:
-    return max(_MANY_GROUPS, -(-_MANY_HEADS // key.gqa_ratio))
-
-
-def hidden_workloads(keys: Sequence[AttentionKey], *, seed: int) -> tuple[AttentionWorkload, ...]:
-    """What finalists are checked on before they are promoted, of every kind one for each compile key."""
-    rng = np.random.default_rng(seed)
-    return tuple(_hidden_workload(key, most, rng) for most in _HIDDEN for key in keys)
-
-
-def _hidden_workload(
-    key: AttentionKey, most: tuple[int, int, int, int], rng: np.random.Generator
-) -> AttentionWorkload:
-    # From half of the most on: a kind that is for its length must be long.
-    seq_q, seq_kv, batch, kv_heads = (int(rng.integers(-(-x // 2), x + 1)) for x in most)
-    return key.workload(batch, kv_heads, seq_q, seq_kv)
+from evoflash.operations.attention.workload import AttentionWorkload
 
 
 def key_of_each_row(workload: AttentionWorkload, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -332,6 +280,92 @@ def _large_values(workload: AttentionWorkload, rng: np.random.Generator) -> Inpu
     return q, k, (16000 * v).clip(-60000, 60000)
 
 
+# By how much a row's maximum grows, in powers of two: about what P holds in that type, and what fp32 sums do.
+_GROWTHS = {"fp16": (13, 16.1, 20, 126.5), "bf16": (16.3, 80, 118, 126.5)}
+# How far the small weights lie below the one heavy key's, in powers of two: what P of 16 bits can hold.
+_DEPTHS = {"fp16": (14, 19), "bf16": (15, 30)}
+_LOW = {"fp32": 60000, "fp16": 15000}  # a raw score far below zero, by what the scores are summed in
+
+
+def _growth(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
+    """One key near the end outgrows all others, whose score is 0, by a power of two, another for each head of
+    K: who sets a bound for P, or for its sums, beyond what its type holds lets it overflow.
+
+    One key, because a sum over many shows before a number does.
+    """
+    q, k, v = _normal(workload, rng)
+    level = np.zeros((workload.batch * workload.kv_heads, workload.seq_kv), np.float32)
+    grown = np.resize(rng.permutation(_GROWTHS[workload.dtype]), len(level))
+    level[:, max(0, workload.seq_kv - 1 - min(workload.seq_q, 3))] = grown
+    q, k = _along(workload, level, rng)
+    return q, k, (1000 if workload.dtype == "bf16" else 1) * v
+
+
+def _along(
+    workload: AttentionWorkload, level: NDArray[np.float32], rng: np.random.Generator
+) -> tuple[Single, Single]:
+    """Q and K whose scores, in powers of two, are these numbers of a head of K and a key, in every row."""
+    w, direction = workload, _signs(rng, (workload.head_dim,))
+    keys = np.float32(np.log(2) / w.head_dim**0.5) * level.reshape(w.batch, w.kv_heads, w.seq_kv, 1)
+    return np.broadcast_to(direction, (w.batch, w.heads, w.seq_q, w.head_dim)).copy(), keys * direction
+
+
+def _small_weights(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
+    """One key, the first or the last that all rows see, outweighs each other by a power of two, another for
+    each head of K, and its values are zero: the output is what the small weights make of values with a mean.
+
+    Who drops what weighs little, key, tile or split, drops all of it.
+    """
+    w = workload
+    q, k, v = _normal(w, rng)
+    direction = _signs(rng, (w.head_dim,))
+    q = _across(q / np.float32(4), direction) + direction
+    k = _across(k / np.float32(4), direction)
+    v += 1
+    last = max(0, w.seq_kv - w.seq_q) if w.causal else w.seq_kv - 1
+    for number, (batch, group) in enumerate(np.ndindex(w.batch, w.kv_heads)):
+        at, depth = (0, last)[number % 2], _DEPTHS[w.dtype][number // 2 % 2]
+        k[batch, group, at] = np.float32(depth * np.log(2) / w.head_dim**0.5) * direction
+        if w.seq_kv > 1:
+            v[batch, group, at] = 0
+    return q, k, v
+
+
+def _low_scores(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
+    """Raw scores near -60000: a hidden key whose score is a large negative number outweighs them all."""
+    q, k, v = _normal(workload, rng)
+    far = np.float32((_LOW[workload.accumulate] / workload.head_dim) ** 0.5)
+    return q - far, k + far, v
+
+
+def _tiny_values(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
+    """V of 2^-17, which fp16 has as subnormal numbers alone: they are no zeros."""
+    q, k, v = _normal(workload, rng)
+    return q, k, np.float32(2.0**-17) * v
+
+
+def _huge_values(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
+    """V of one sign near the type's largest number, for bf16 what fp32 sums of it hold: a clamp shows."""
+    q, k, v = _normal(workload, rng)
+    most = 64000.0
+    if workload.dtype == "bf16":
+        most = 2.0 ** min(120, 125 - math.ceil(math.log2(workload.seq_kv)))
+    return q, k, np.float32(most) * (1 + (np.abs(v) / 100).clip(0, 0.02))
+
+
+def _last_spike(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
+    """Of all heads and batches one row alone, near the end of the last one, outgrows all else, by 100, at the
+    newest key that it sees: who takes piece after piece of work must watch the last one too.
+    """
+    w = workload
+    q, k, v = _normal(w, rng)
+    row = max(0, w.seq_q - 4)
+    newest = min(w.seq_kv - 1, row + w.seq_kv - w.seq_q) if w.causal else w.seq_kv - 1
+    if newest >= 0:
+        q[-1, -1, row] = np.float32(_spike(w.head_dim)) * k[-1, -1, newest]
+    return q, k, v
+
+
 _RECIPES: dict[str, Callable[[AttentionWorkload, np.random.Generator], Inputs]] = {
     "normal": _normal,
     "normal-again": _normal,
@@ -353,10 +387,18 @@ _RECIPES: dict[str, Callable[[AttentionWorkload, np.random.Generator], Inputs]] 
     "lone_spikes": _lone_spikes,
     "zero_keys": _zero_keys,
     "heavy_hidden": _heavy_hidden_keys,
+    "growth": _growth,
+    "small_weights": _small_weights,
+    "low_scores": _low_scores,
+    "tiny_values": _tiny_values,
+    "huge_values": _huge_values,
+    "last_spike": _last_spike,
 }
 
 ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
-AT_SIZE = ("normal", "needles", "rising")  # for the benchmark's shape, where a reference is costly
+# For the benchmark's shape, where a reference is costly: the last two show a key too many or too few among
+# thousands, of which ordinary data says nothing.
+AT_SIZE = ("normal", "needles", "rising", "heavy_hidden", "small_weights")
 NAMES = InputNames(
     small=ALL,
     at_size=AT_SIZE,
@@ -373,6 +415,9 @@ NAMES = InputNames(
         "large_logits",
         "falling",
         "outliers",
+        "growth",
+        "small_weights",
+        "last_spike",
     ),
     after_timing="normal-after",
     ordinary=frozenset({"normal", "normal-again", "normal-after"}),

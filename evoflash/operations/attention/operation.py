@@ -1,10 +1,10 @@
 """Attention as the rest of evoflash knows it, one record that names what the files of this folder do."""
 
 from evoflash.operation import Operation
-from evoflash.operations.attention import inputs
+from evoflash.operations.attention import check_shapes, inputs
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.loop import consumers, exponentials, work
-from evoflash.operations.attention.preflight_runs import preflight_runs
+from evoflash.operations.attention.preflight_runs import drawn_runs, finalist_runs, preflight_runs
 from evoflash.operations.attention.reference import REFERENCE, expect, sample
 from evoflash.operations.attention.relations import keeps_heads_apart, relations
 from evoflash.operations.attention.thresholds import thresholds
@@ -33,9 +33,11 @@ OPERATION = Operation(
     thresholds=thresholds,
     rearranged=keeps_heads_apart,
     device_reference=REFERENCE,
-    check_workloads=inputs.check_workloads,
-    hidden_workloads=inputs.hidden_workloads,
+    check_workloads=check_shapes.check_workloads,
+    hidden_workloads=check_shapes.hidden_workloads,
     preflight_runs=preflight_runs,
+    drawn_runs=drawn_runs,
+    finalist_runs=finalist_runs,
     work=work,
     consumers=consumers,
     fitting=fitting,

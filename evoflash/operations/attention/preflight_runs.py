@@ -4,10 +4,17 @@ How each is run, and what it is there for, stands beside it; the project's mutat
 judges nothing.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import get_args
 
-from evoflash.operation import EmulatedRun, Loop
+import numpy as np
+
+from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule
+from evoflash.operations.attention.check_shapes import UNEVEN_HEADS, check_workloads
+from evoflash.operations.attention.inputs import NAMES
+from evoflash.operations.attention.loop import steps_of
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 
 _SMS = 3  # of a small GPU: its blocks, one to four an SM, are no multiple of _BATCH
@@ -15,12 +22,26 @@ _BATCH = 5  # divides no GPU's number of SMs, nor small multiples of it, so that
 # Of the deepest ring: what counts wraps in five bits, or one arrival too few in each, is off by then.
 _WRAPS = 33
 _FEW_BLOCKS, _MANY_BLOCKS = 4, 8  # of a head's query rows
-_MORE_BATCHES, _MORE_GROUPS = 9, 3  # than eight, and than two
+_MORE_BATCHES, _MORE_GROUPS = 17, 3  # than sixteen, and than two
 _SOME_NOTES = 5  # pieces of work, more than a family with smaller constants lets a block note
 # Multiplications of tensor cores (see Loop.emulation_cost) that a run may take beyond its fixed cost.
 _MUCH = 24_000_000
 _BLOCK_COST = 1_000_000  # of a block of threads that starts and ends, in such multiplications
 _WARPGROUP_ROWS = 64
+_UPPER_ROWS = 73  # some of a block's second warpgroup among them
+_SIXTH = 6  # piece of work of a block, behind what a ring and a pair of notes hold
+_LEVELS = 4  # of growth, one in each batch: blocks are done again as a whole
+_DEPTHS = 4  # of small weights, two levels with the heavy key first and last
+_MOST_BATCHES, _MOST_HEADS = 20, 5  # of a drawn shape
+_MOST_ROWS = 1280  # of a drawn shape's blocks
+# Keys that a finalist meets: a hundred tiles, and more than 15 bits count; and the input that shows it.
+_LONG = ((6529, "normal"), (32801, "heavy_hidden"))
+_TALL_ROWS, _TALL_HEADS = 4100, 16  # more rows in all than 16 bits count
+_MOST_COST = 30 * _MUCH  # of a finalist's run
+_MANY_HEADS = 32
+_TAILS, _DRAWN_TAILS = 16, 4  # keys that kernels take at a time, and remainders that a candidate meets
+_DRAWN = 3  # of what the drawn shape's generator differs from others of the seed
+_DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
 _MOST_PARTS = 4  # of a step, that are masked apart from one another and each have a run
 
 
@@ -64,6 +85,13 @@ class _Cut:
     def is_dear(self, tiles: int, *, blocks: int = 1) -> bool:
         """Whether so many blocks of so many tiles take long in the emulator."""
         return blocks * (tiles * self.tile_cost + self.loop.splits * _BLOCK_COST) > 2 * _MUCH
+
+    def cost_of(self, workload: AttentionWorkload) -> float:
+        """About how long the emulator takes for all of a workload, in multiplications of tensor cores."""
+        heads = workload.batch * workload.heads // self.loop.pack
+        tile_cost = self.tile_cost / math.sqrt(self.loop.emulation_cost)
+        steps = steps_of(workload, self.loop)
+        return heads * (sum(steps) * tile_cost + len(steps) * _BLOCK_COST)
 
     @property
     def heads_of_groups(self) -> int:
@@ -112,6 +140,9 @@ def preflight_runs(key: AttentionKey, loop: Loop, *, whole_groups: bool = False)
         *_far_runs(cut),
         *_long_runs(cut),
         *_hidden_runs(cut),
+        *_range_runs(cut),
+        *_outgrown_runs(cut),
+        *_repeated_runs(cut),
     )
 
 
@@ -172,7 +203,7 @@ def _short_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     # of heads where a block takes a whole one.
     heads = _MORE_GROUPS if cut.loop.pack > 1 or cut.key.gqa_ratio == 1 else 2
     yield EmulatedRun(cut.workload(1, 1, heads=heads, batch=2), "large_logits", "eager", "fifo")
-    # More batches than eight: an index that is cut to few bits shows. A block does next to nothing.
+    # More batches than sixteen: an index that is cut to few bits shows. A block does next to nothing.
     yield EmulatedRun(cut.workload(1, 1, batch=_MORE_BATCHES), "normal", "eager", "fifo")
     # In each batch one row alone outgrows what came before: those that watch for it must watch every row.
     yield EmulatedRun(_late(cut), "lone_spikes", "eager", "fifo", crowded=True, is_strided=True)
@@ -285,3 +316,96 @@ def _hidden_runs(cut: _Cut) -> Iterator[EmulatedRun]:
         seen = tiles * cut.keys - left * part
         short = cut.workload(rows, seen if cut.key.causal else seen - 1)
         yield EmulatedRun(short, "heavy_hidden", "eager", "fifo")
+
+
+def _range_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Scores and values at the ends of what their types hold, two tiles and a tail; small weights."""
+    ends = cut.workload(cut.few_rows, cut.step + cut.keys // 2 + 3)
+    for inputs in ("low_scores", "tiny_values", "huge_values"):
+        yield EmulatedRun(ends, inputs, "eager", "fifo", crowded=True)
+    # The heavy key is the first in one batch and the last in the other.
+    small = cut.workload(2, cut.step + cut.keys // 2 + 5, batch=_DEPTHS)
+    yield EmulatedRun(small, "small_weights", "eager", "fifo", crowded=True)
+
+
+def _outgrown_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Maxima that grow by little or much; of all pieces of work the last one alone outgrows its first tile.
+
+    Where a block takes one piece of work after another, that is the second one, of two tiles, or the sixth;
+    its row lies in the second warpgroup where there is one.
+    """
+    yield EmulatedRun(cut.workload(2, 2 * cut.step - 3, batch=_LEVELS), "growth", "eager", "fifo")
+    rows = max(cut.few_rows, min(cut.rows, _UPPER_ROWS))
+    tail = cut.keys // 4 + 1
+    for pieces in (2, _SIXTH) if cut.is_persistent else (1,):
+        keys = (cut.step if pieces <= 2 else 2 * cut.step) + tail
+        last = cut.workload(rows, keys, heads=pieces)
+        yield EmulatedRun(last, "last_spike", "eager", "fifo", crowded=True)
+
+
+def _repeated_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Calls that find the workspace as one on other inputs has left it: nothing of that may show."""
+    some = cut.workload(cut.few_rows, cut.step + 3, heads=2 if cut.is_persistent else 1)
+    yield EmulatedRun(some, "normal", "random", "random", crowded=True, is_repeated=True)
+
+
+def drawn_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ...]:
+    """Shapes that no template was written for: a few numbers of keys modulo 16, in any tile and with any
+    difference of the lengths, in two rows; and one of several heads and batches.
+    """
+    cut, rng = _Cut(key, loop, whole_groups=False), np.random.default_rng([seed, _DRAWN])
+    most = (cut.step + cut.keys) // _TAILS
+    tails = 1 + rng.permutation(_TAILS)[:_DRAWN_TAILS]
+    ragged = (_tail_run(cut, _TAILS * int(rng.integers(most)) + int(tail)) for tail in tails)
+    return *ragged, _drawn_run(cut, rng)
+
+
+def _tail_run(cut: _Cut, keys: int) -> EmulatedRun:
+    return EmulatedRun(cut.workload(2, keys), "heavy_hidden", "eager", "fifo", is_brief=True)
+
+
+def _drawn_run(cut: _Cut, rng: np.random.Generator) -> EmulatedRun:
+    """Any tail, difference of lengths, number of heads or of batches, in a few blocks."""
+    keys, rows = int(rng.integers(1, 2 * cut.step + 1)), int(rng.integers(1, cut.few_rows + 1))
+    most = max(2, _MOST_ROWS // max(_WARPGROUP_ROWS, cut.rows))  # blocks
+    heads = int(rng.integers(1, min(most, _MOST_HEADS) + 1))
+    batch = int(rng.integers(1, min(most // heads, _MOST_BATCHES) + 1))
+    if cut.is_dear(2 * cut.loop.splits, blocks=2 * heads * batch):
+        keys = keys % cut.keys + 1
+    return EmulatedRun(
+        cut.workload(rows, keys, heads=heads, batch=batch),
+        str(rng.choice(NAMES.scheduled)),
+        rng.choice(np.array(_DELIVERIES)).item(),
+        rng.choice(np.array(_SCHEDULES)).item(),
+        crowded=bool(rng.integers(2)),
+        is_strided=bool(rng.integers(2)),
+    )
+
+
+def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ...]:
+    """What takes too long for every candidate: all tails and differences of lengths that two tiles have, the
+    check shapes with a kind of input or two, more keys and more rows than 16 bits count.
+
+    What would take the emulator more than some seconds is left to a GPU.
+    """
+    cut, rng = _Cut(key, loop, whole_groups=False), np.random.default_rng([seed, _DRAWN, _DRAWN])
+    tails = (
+        _tail_run(cut, tail + cut.keys * int(rng.integers(loop.splits)))
+        for tail in range(1, 2 * cut.keys + 1)
+    )
+    asked = [(shape, name) for shape in check_workloads([key]) for name in _kinds(shape, rng)]
+    asked += [(cut.workload(1, keys), name) for keys, name in _LONG]
+    asked.append((cut.workload(cut.rows + 1, 1, heads=UNEVEN_HEADS, batch=2), "normal"))
+    dear = (
+        EmulatedRun(shape, name, "random", "random", is_strided=bool(rng.integers(2)))
+        for shape, name in asked
+        if cut.cost_of(shape) <= _MOST_COST
+    )
+    tall = EmulatedRun(cut.workload(_TALL_ROWS, 1, heads=_TALL_HEADS), "normal", "eager", "fifo")
+    return *tails, *dear, tall
+
+
+def _kinds(shape: AttentionWorkload, rng: np.random.Generator) -> tuple[str, ...]:
+    """Kinds of input for a check shape: ordinary ones, and others in turn where its heads are few."""
+    drawn = str(rng.choice(NAMES.small[1:]))
+    return (NAMES.small[0],) if shape.batch * shape.heads > _MANY_HEADS else (NAMES.small[0], drawn)

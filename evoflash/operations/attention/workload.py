@@ -224,8 +224,7 @@ def parse_workload(text: str) -> AttentionWorkload:
         return _check_size(replace(named, **numbers, **marks), text)  # type: ignore[arg-type]
     if "heads" in numbers:
         numbers.setdefault("kv_heads", numbers["heads"])
-    missing = [field for field in _required_fields() if field not in numbers]
-    if missing:
+    if missing := _missing_words(numbers):
         raise UsageError(
             f"problem '{text}' lacks {', '.join(missing)}: write b=,h=,s=,d= (and hkv=, sq=, skv=, dtype=, "
             f"acc=, causal) or a name: {', '.join(NAMED)}."
@@ -276,8 +275,14 @@ def _read_words(words: Sequence[str], text: str) -> dict[str, int | str | bool]:
     return found
 
 
-def _required_fields() -> tuple[str, ...]:
-    return ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")
+def _missing_words(numbers: dict[str, Any]) -> list[str]:
+    """What is to be written for the sizes that a text lacks, as `s=`; a text that sets both lengths alone
+    may lack one.
+    """
+    lacks = {key: [field not in numbers for field in fields] for key, fields in _FIELDS.items()}
+    both = all(lacks["s"])
+    wanted = ("b", "h", "s", "d") if both else ("b", "h", "sq", "skv", "d")
+    return [f"{key}=" for key in wanted if all(lacks[key])]
 
 
 def _read_word(word: str, text: str) -> tuple[str, int | str | bool]:
@@ -295,8 +300,8 @@ def _read_word(word: str, text: str) -> tuple[str, int | str | bool]:
         return key, int(value)
     raise UsageError(
         f"'{word}' in problem '{text}' is neither a name nor a field."
-        f"{did_you_mean(word, NAMED)} `evoflash problems` lists the names, the fields are "
-        "b=,h=,hkv=,s=,sq=,skv=,d=,dtype=,acc=,causal."
+        f"{did_you_mean(word, (*NAMED, 'causal', 'full'))} `evoflash problems` lists the names, the fields "
+        "are b=,h=,hkv=,s=,sq=,skv=,d=,dtype=,acc=,causal."
     )
 
 

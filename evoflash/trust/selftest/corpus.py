@@ -13,7 +13,7 @@ A fraud:
     does        what is wrong with it, one line
     source      where it comes from: a row of a catalogue
     patch       pairs of old text, which must occur once, and new text
-    launch      what replaces the header's: grid, block, smem, workspace (expressions), kernels (which
+    launch      what replaces the header's: grid, block, smem, workspace (expressions), kernels (which of the
                 launches are left, in order)
     problem     another workload of the compile key, to be timed on
     emulated    rung = "words": each of these rungs must reject it by itself, in the emulator, and the words
@@ -220,9 +220,8 @@ def _with_launch(family: Family, fraud: Fraud) -> Family:
     change = dict(fraud.launch)
     first, *others = (family.kernels[at] for at in change.pop("kernels", range(len(family.kernels))))
     where = f"{fraud.name}: launch"
-    workspace = change.pop("workspace", None)
-    if workspace is not None:
-        family = replace(family, workspace=Expression(workspace, where, (int,)))
+    if "workspace" in change:
+        family = replace(family, workspace=Expression(change.pop("workspace"), where, (int,)))
     for key, value in change.items():
         texts = value if isinstance(value, list) else [value]
         made = tuple(Expression(text, where, (int,)) for text in texts)

@@ -29,7 +29,7 @@ from evoflash.kernels import gxx
 from evoflash.kernels.lint import lint
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.launch import LaunchConfig
-from evoflash.operations.attention.inputs import check_workloads
+from evoflash.operations.attention.check_shapes import check_workloads
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.trust.selftest import staged_frauds

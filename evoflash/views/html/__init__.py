@@ -6,6 +6,7 @@ details      The report's later sections, on floors, rejections, libraries, sour
 leaderboard  The leaderboard as one HTML page with a chart and a table for each ranking
 learnt       The report's middle sections, on what values are worth and why the winner won
 markup       Writes numbers, tables and text as HTML; everything that is not ours is escaped
+repeats      Two repeated searches as one HTML page with their curves, in light and dark
 report       A report's record as one HTML page
 sections     The report's first sections, on the winner, the progress and every candidate
 svg          The frame of an SVG chart, its scales, ticks and axes, and a colour and a mark for each family

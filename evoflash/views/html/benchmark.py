@@ -25,14 +25,14 @@ def curves(space: Space, row: BenchmarkRow, reference: BenchmarkRow | None) -> s
     quartiles = list(enumerate(row.quartiles, 1))
     band = [(x(k), y(high)) for k, (_, _, high) in quartiles]
     band += [(x(k), y(low)) for k, (low, _, _) in reversed(quartiles)]
-    parts = [_axes(space, x, y), f'<polygon class="band" points="{_points(band)}"/>']
-    parts.append(_line("random", [(x(k), y(best)) for k, best in enumerate(space.expected, 1)]))
+    parts = [_axes(space, x, y), f'<polygon class="band" points="{points_text(band)}"/>']
+    parts.append(polyline("random", [(x(k), y(best)) for k, best in enumerate(space.expected, 1)]))
     if reference is not None and reference is not row:
         middle = [(x(k), y(each[1])) for k, each in enumerate(reference.quartiles, 1)]
-        parts.append(_line("reference", middle))
-    parts.append(_line("median", [(x(k), y(middle)) for k, (_, middle, _) in quartiles]))
+        parts.append(polyline("reference", middle))
+    parts.append(polyline("median", [(x(k), y(middle)) for k, (_, middle, _) in quartiles]))
     label = f"{row.name} on {space.problem}: time of the best over the optimum, by evaluations"
-    return _svg(WIDTH, HEIGHT, label, parts)
+    return svg_element(WIDTH, HEIGHT, label, parts)
 
 
 def _scales(space: Space) -> tuple[Callable[[float], float], Callable[[float], float]]:
@@ -92,25 +92,28 @@ def scores(space: Space, *, row_height: int = 22) -> str:
         ends = f'x1="{x(where.score_low):.1f}" x2="{x(where.score_high):.1f}"'
         parts.append(f'<line class="interval" {ends} y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<circle class="mean" cx="{x(where.score):.1f}" cy="{y:.1f}" r="5"/>')
-    return _svg(width, height, f"P of every seed on {space.problem}", parts)
+    return svg_element(width, height, f"P of every seed on {space.problem}", parts)
 
 
-def _line(kind: str, points: Sequence[Point]) -> str:
-    return f'<polyline class="{kind}" points="{_points(points)}"/>'
+def polyline(kind: str, points: Sequence[Point]) -> str:
+    """A curve; `kind` is its class in the page's style."""
+    return f'<polyline class="{kind}" points="{points_text(points)}"/>'
 
 
-def _points(points: Sequence[Point]) -> str:
+def points_text(points: Sequence[Point]) -> str:
+    """As SVG writes them."""
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _svg(width: int, height: int, label: str, parts: Sequence[str]) -> str:
+def svg_element(width: int, height: int, label: str, parts: Sequence[str]) -> str:
+    """A picture that is as wide as its place."""
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label, quote=True)}">'
         f"{''.join(parts)}</svg>"
     )
 
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #6a737d; --rule: #d8dee4;
   --main: #0b62c4; --other: #c2410c; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --soft: #9aa4af;
@@ -148,10 +151,15 @@ def html(found: Benchmark) -> str:
         f'<p class="soft">Made by <code>{escape(how.command)}</code>, {how.date}, evoflash '
         f"{escape(how.version)}; {escape(', '.join(how.machine.values()))}.</p>",
     ]
+    return document("evoflash benchmark-search", parts)
+
+
+def document(title: str, parts: Sequence[str]) -> str:
+    """A page of these parts that needs no other file."""
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    name = "<title>evoflash benchmark-search</title>"
+    name = f"<title>{escape(title)}</title>"
     return (
-        f'<!doctype html>\n<html lang="en"><head>{head}{name}<style>{_STYLE}</style></head>\n<body>'
+        f'<!doctype html>\n<html lang="en"><head>{head}{name}<style>{STYLE}</style></head>\n<body>'
         + "\n".join(parts)
         + "</body></html>\n"
     )

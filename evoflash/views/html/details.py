@@ -103,7 +103,7 @@ def rejections(record: Json, figures: Figures) -> str:
         charts.Bar(
             each["rung"],
             each["reached"],
-            f"{each['reached']}" + (f", {each['rejected']} rejected" if each["rejected"] else ""),
+            _rung_words(each),
             "c2",
             each["rejected"],
         )
@@ -113,14 +113,30 @@ def rejections(record: Json, figures: Figures) -> str:
         charts.bars(drawn, "Candidates that came to each rung") if reached and reached[0]["reached"] else ""
     )
     if not found:
-        return chart + note("Nothing was rejected.")
+        return chart + note(f"Nothing was rejected.{_screened_words(reached)}")
     columns = (
         text_column("rung"),
         text_column("status"),
         figure_column("count", figures.exact, "count", sorts=True),
         HtmlColumn("commonest reasons", _reasons),
     )
-    return chart + table(columns, found, caption="Rejections by rung, the cheapest first")
+    left = note(_screened_words(reached).strip()) if _screened_words(reached) else ""
+    return chart + left + table(columns, found, caption="Rejections by rung, the cheapest first")
+
+
+def _rung_words(each: Json) -> str:
+    rejected = f", {each['rejected']} rejected" if each["rejected"] else ""
+    return f"{each['reached']}{rejected}" + (
+        f", {each['screened']} too slow to be proven" if each["screened"] else ""
+    )
+
+
+def _screened_words(reached: Sequence[Json]) -> str:
+    """What became of candidates that no rung rejected and that were not proven either."""
+    count = sum(each["screened"] for each in reached)
+    if not count:
+        return ""
+    return f" {count} were screened: too slow at a first look, and never on the rungs that prove a kernel."
 
 
 def _reasons(each: Json) -> str:

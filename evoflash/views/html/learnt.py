@@ -62,7 +62,7 @@ def _effects(effects: Sequence[Json], figures: Figures) -> str:
         figure_column("ratio", figures.times, "ratio", sorts=True),
         number_column(
             "95 % interval",
-            lambda each: "too few" if each["high"] is None else figures.interval(each),
+            lambda each: _no_interval(each) if each["high"] is None else figures.interval(each),
             lambda each: "" if each["high"] is None else each["low"],
         ),
         figure_column("n", figures.exact, "n", sorts=True),
@@ -70,6 +70,10 @@ def _effects(effects: Sequence[Json], figures: Figures) -> str:
     )
     caption = "Time with a value over time without it"
     return table(columns, effects, caption=caption, attributes=' class="sortable"')
+
+
+def _no_interval(each: Json) -> str:
+    return "too few" if each["is_paired"] else "not paired"
 
 
 def _others(each: Json) -> str:

@@ -73,8 +73,8 @@ class Figures:
         if value is None:
             return ""
         words = _signed_number(100 * (value - 1))
-        between = "\u2009" if self.mark and words[0] in "+\u2212" else ""  # "~-" would look like one sign
-        return _data(value, f"{self.mark}{between}{words} %")
+        sign = words[0] if words[0] in "+\u2212" else ""  # before the mark: "~-" would look like one sign
+        return _data(value, f"{sign}{self.mark}{words.removeprefix(sign)} %")
 
     def share(self, value: float | None) -> str:
         """A share of 1 in percent."""

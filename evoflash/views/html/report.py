@@ -87,7 +87,8 @@ def _about(record: Json) -> str:
             "estimate: no GPU has run these kernels here.</p>"
         )
     if run["state"] == "stopped":
-        more = f"<p>It did not spend its budget; <code>{escape(run['command'])}</code> continues it.</p>"
+        what = "It was stopped before it had spent its budget" if run["budget"] else "It was stopped"
+        more = f"<p>{what}; <code>{escape(run['command'])}</code> continues it.</p>"
         marked = more + marked
     return f"<p>{escape(said)}</p>{marked}"
 

@@ -29,6 +29,7 @@ def verdict(record: Json, figures: Figures) -> str:
     if found is None:
         return paragraphs([f"No kernel was correct in {run['evaluated']} evaluations: there is no winner."])
     tiles = [
+        (Figures("").us(found["measured_us"], unit=" us"), "measured, in the archive"),
         (figures.us(found["us"], unit=" us"), run["times"]),
         (_interval(found, figures), f"p10 to p90 of {found['n']} samples, {found['protocol']}"),
         (figures.times(found["over_seed"]), "times as fast as the fastest seed"),
@@ -59,7 +60,12 @@ def _interval(found: Json, figures: Figures) -> str:
 def _ties(found: Json, figures: Figures) -> str:
     if not found["ties"]:
         return ""
-    columns = (code_column("kernel"), text_column("family"), figure_column("us", figures.us, "us"))
+    columns = (
+        code_column("kernel"),
+        text_column("family"),
+        figure_column("us", figures.us, "us"),
+        text_column("status"),
+    )
     return table(columns, found["ties"], caption="Kernels that cannot be told apart from the winner")
 
 
@@ -145,11 +151,14 @@ def candidates(record: Json, figures: Figures, looks: Mapping[str, Look]) -> str
         )
     if any(row["us"] is None for row in rows):
         entries.append((f'<path class="failed" d="{cross(11, 7, 4)}"/>', "failed"))
+    is_known = any(row["measured_us"] for row in rows)
+    measured = (figure_column("measured us", Figures("").us, "measured_us", sorts=True),) if is_known else ()
     columns = (
         figure_column("#", figures.exact, "n", sorts=True),
         code_column("kernel"),
         text_column("family"),
         number_column("us", lambda row: _time(row, figures), lambda row: sorting(row["us"])),
+        *measured,
         figure_column("over best", figures.times, "over_best", sorts=True),
         *map(text_column, ("status", "rung", "operator")),
         figure_column("regs", figures.exact, "registers", sorts=True),

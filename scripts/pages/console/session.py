@@ -13,7 +13,7 @@ from scripts.pages.console.blocks import PROMPT
 COLUMNS = 100
 _LIMIT_S = 1800.0
 _OURS = re.compile(r"EVOFLASH_|XDG_")  # settings of whoever runs this do not reach the pages
-_PROGRESS = re.compile(r"^evoflash: \d+(/\d+)? at ")
+_PROGRESS = re.compile(r"^evoflash: \d+(/\d+)?(?: at |; best )")
 _WAITING = re.compile(r"^evoflash: .* \.\.\.$")  # said where a step takes more than a second
 # What may differ between two runs of the same command, and counts as equal.
 _VOLATILE = (

@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Sequence
 
+from evoflash import operation as registry
 from evoflash.kernels.family import Family, known_families, load_family
 from scripts import ROOT
 from scripts.pages import markdown, package_lists
@@ -19,7 +20,8 @@ def families() -> str:
 
 def _family_cells(family: Family) -> list[str]:
     counts = [str(len(family.params)), str(len(family.seeds))]
-    dims = _spans([dim for dim in _HEAD_DIMS if _takes(family, dim)])
+    is_attention = family.op == registry.DEFAULT
+    dims = _spans([dim for dim in _HEAD_DIMS if _takes(family, dim)]) if is_attention else "none"
     return [f"`{family.name}`", family.summary, *counts, ", ".join(family.arch), dims]
 
 

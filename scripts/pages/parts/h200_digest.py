@@ -15,7 +15,7 @@ _KINDS = {  # by their target, and what it is about
     1.25: ("up to 512 queries", "1.25 each"),
     1.05: ("head dimension 64, from 1k", "1.05 each"),
     1.00: ("head dimension 128", "1.00 each"),
-    0.97: ("decoding, 8k", "0.97 of the read bandwidth"),
+    0.97: ("decoding, 8k", "reads at 0.97 of the bandwidth"),
 }
 
 

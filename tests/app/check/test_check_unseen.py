@@ -39,6 +39,7 @@ def test_a_launch_within_the_limits_is_run(tmp_path: Path) -> None:
 
 
 @table_of_cases()
+@pytest.mark.sample(1)
 def test_what_no_gpu_launches_is_an_error_without_a_gpu_named(
     tmp_path: Path, launch: dict[str, object], says: str
 ) -> None:

@@ -1,6 +1,8 @@
 """`evoflash portfolio` from tables: what is chosen, reported and asked for again; one run of estimates."""
 
 import json
+import re
+from dataclasses import replace
 
 import forked
 import pytest
@@ -43,6 +45,17 @@ def test_the_regret_is_beside_the_fastest_of_all_kernels_and_not_of_the_kept_one
     assert found.kernels == (kernels(3)[2].id,)
     assert costs.worst == pytest.approx(0.5)
     assert costs.mean == pytest.approx((0.2 + 0.5 + 0.1) / 3)
+
+
+def test_regrets_of_estimates_carry_their_mark_and_the_models_error(tmp_path):
+    table = replace(table_of(TIMES), basis=Basis.ESTIMATED)
+
+    text = shown(chosen_from(table, tmp_path, kernels=1), width=200)
+
+    assert "mean ~26.67% by weight" in text
+    assert {"20.0%", "50.0%", "10.0%", "26.67%", "50.00%"} <= set(re.findall(r"~([\d.]+%)", text))
+    assert set(re.findall(r"[ (](\d+\.\d+%)", text)) == {"33.3%"}  # the weights
+    assert "it does not order" in text
 
 
 def test_choosing_again_with_other_weights_needs_no_gpu(tmp_path):

@@ -13,7 +13,7 @@ import report_cases as cases
 from tables import table_of_cases
 
 from evoflash.app.report import collect, record
-from evoflash.app.runs import closing_database
+from evoflash.app.runs import closing_database, find_run
 from evoflash.app.search.session import pairs_of, read_pairs
 from evoflash.cli import program as cli
 from evoflash.errors import NoKernelError, StoreError, UsageError, without_passwords
@@ -29,7 +29,7 @@ from evoflash.views.html.report import html
 def reported(path: Path, wanted: str | None = None, **asked: float) -> dict:
     with closing_database(str(path), read_only=True) as database:
         store = Store(database)
-        run = collect.find_run(database, store, wanted)
+        run = find_run(store, wanted)
         return json.loads(json.dumps(collect.collect(database, store, run, **asked).as_dict()))
 
 
@@ -211,8 +211,13 @@ def test_rejections_are_counted_by_rung(found):
     ]
     reached = {each["rung"]: (each["reached"], each["rejected"]) for each in found["reached"]}
     assert reached["checks"] == (7, 0)
-    assert reached["smoke"] == (7, 1)
+    assert reached["first look"] == (7, 0)
+    assert reached["preflight"] == (6, 0)
+    assert reached["smoke"] == (6, 1)
     assert reached["done"] == (5, 0)
+    assert {each["rung"]: each["screened"] for each in found["reached"] if each["screened"]} == {
+        "first look": 1
+    }
 
 
 def test_floors_are_those_of_the_gpu_and_the_workload(found):
@@ -434,7 +439,7 @@ def test_a_number_has_four_digits_and_no_exponent(value, text):
 def test_a_change_of_nothing_has_no_sign():
     figures = Figures("~")
     assert ">~0.0 %<" in figures.change(1.0000001)
-    assert ">~\u2009\u221210.0 %<" in figures.change(0.9)
+    assert ">\u2212~10.0 %<" in figures.change(0.9)
 
 
 # ---- what goes wrong

@@ -99,6 +99,15 @@ def shown(monkeypatch, capsys, asked: Limits, *, terminal: bool, basis=Basis.MEA
     return capsys.readouterr().err
 
 
+def test_no_rate_is_told_of_the_first_few_which_wait_for_processes_to_start(monkeypatch, capsys) -> None:
+    clock = iter([0.0, 100.0, *range(200, 900)])
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    with Progress("flash_mma for h200", Basis.MEASURED, Limits(200), []) as progress:
+        progress.show(Proposal(GENOMES[0], "seed"), evaluated(GENOMES[0], 12.0))
+        progress.show(Proposal(GENOMES[1], "seed"), evaluated(GENOMES[1], 12.0))
+    assert "left" not in capsys.readouterr().err
+
+
 def test_lines_say_rate_time_left_best_seed_best_now_and_what_was_not_correct(monkeypatch, capsys) -> None:
     lines = shown(monkeypatch, capsys, Limits(200, 6000.0), terminal=False).splitlines()
 

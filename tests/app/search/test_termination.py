@@ -84,7 +84,7 @@ class Search:
         if step != "finals"  # the next test's
     ],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_ctrl_c_ends_a_search_whatever_it_waits_for(tmp_path, slow):
     """By default in the first step and the last of each kind of process; the finals are the next test's."""
     code, said = Search(tmp_path, slow).stopped(signal.SIGINT)
@@ -95,6 +95,7 @@ def test_ctrl_c_ends_a_search_whatever_it_waits_for(tmp_path, slow):
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "called", "code"), [("SIGINT", "Ctrl-C", 130), ("SIGTERM", "SIGTERM", 143)])
 @pytest.mark.sample(1)
+@pytest.mark.full
 def test_the_line_says_how_many_evaluations_are_kept(tmp_path, sent, called, code):
     search = Search(tmp_path, "finals")
     line = f"stopped by {called}: {BUDGET} of {BUDGET} evaluations are kept; the same command continues."

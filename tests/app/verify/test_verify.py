@@ -31,7 +31,7 @@ from evoflash.gpu.launcher import PresentGpu, present_gpu
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import parse_problem
-from evoflash.replay.kernel_tuner import t4_results
+from evoflash.replay.t4_results import t4_results
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
@@ -132,6 +132,7 @@ def test_a_row_whose_time_was_halved_is_refuted(row, written, verified) -> None:
     assert "the same model says" in told["reasons"][0]
 
 
+@pytest.mark.full
 def test_a_record_that_contradicts_its_own_times_is_refuted(record, written, verified) -> None:
     code, told = verified(written([record | {"score_us": record["score_us"] / 2}]))
 
@@ -142,6 +143,7 @@ def test_a_record_that_contradicts_its_own_times_is_refuted(record, written, ver
 @pytest.mark.parametrize(
     ("name", "says"), [("source_sha", "source has another hash"), ("text_sha", "machine code has another")]
 )
+@pytest.mark.sample(1)
 def test_a_record_with_another_hash_is_refuted(name, says, record, written, verified) -> None:
     record["builds"][0][name] = "0" * 64
     code, told = verified(written([record]))
@@ -150,6 +152,7 @@ def test_a_record_with_another_hash_is_refuted(name, says, record, written, veri
     assert any(says in reason for reason in told["reasons"])
 
 
+@pytest.mark.full
 def test_registers_that_the_same_compiler_does_not_make_are_refuted(record, written, verified) -> None:
     record["builds"][0]["registers"] -= 1
     code, told = verified(written([record]))
@@ -158,6 +161,7 @@ def test_registers_that_the_same_compiler_does_not_make_are_refuted(record, writ
     assert any("registers are claimed" in reason for reason in told["reasons"])
 
 
+@pytest.mark.full
 def test_registers_of_a_row_that_names_no_compiler_are_noted_and_decide_nothing(
     row, written, verified
 ) -> None:
@@ -523,7 +527,7 @@ def test_a_python_file_that_is_no_export_is_refused_in_one_line(text, tmp_path) 
 def test_a_configuration_of_t4_results_is_a_claim(evaluation, tmp_path) -> None:
     params = load_family(evaluation.genome.family).params
     path = tmp_path / "t4.json"
-    path.write_text(json.dumps(t4_results(params, [measured(evaluation)])))
+    path.write_text(json.dumps(t4_results(params, [measured(evaluation)], {})))
     claim = claimed(str(path), "none.db")
 
     assert (claim.genome_id, claim.problem, claim.gpu) == (evaluation.genome.id, evaluation.problem, "l4")

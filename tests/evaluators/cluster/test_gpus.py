@@ -89,6 +89,7 @@ def test_only_what_ends_workers_when_it_is_alone_is_to_blame(gpus, tmp_path):
     assert "it ended the 4 workers that tried it" in bad.result().reason
 
 
+@pytest.mark.full
 def test_hidden_shapes_and_finals_are_all_on_one_gpu(gpus):
     gpus.prepare_finals((WORKLOAD,), 5)
     gpus.begin_finals().result(LIMIT_S)

@@ -75,6 +75,7 @@ def freeze_worker_once(note):
     time.sleep(LIMIT_S)
 
 
+@pytest.mark.full
 def test_a_call_ends_as_it_does_on_one_machine(processes):
     assert processes.submit(divmod, 7, 2, timeout_s=LIMIT_S).result(LIMIT_S).value == (3, 1)
     died = processes.submit(os._exit, 3, timeout_s=LIMIT_S).result(LIMIT_S)

@@ -52,7 +52,7 @@ def test_the_names_are_in_one_order_and_finals_time_rivals_only():
     assert set(DEFAULT) < set(NAMES)
     assert tuple(name for name in NAMES if name in DEFAULT) == DEFAULT
     assert {"sdpa_math", "xformers"}.isdisjoint(DEFAULT)
-    assert set(OPTIONAL) == {name for name in NAMES if not name.startswith("sdpa")}
+    assert set(OPTIONAL) == {name for name in NAMES if not name.startswith(("sdpa", "cublaslt", "scaled"))}
 
 
 # What is missing
@@ -105,7 +105,7 @@ def stand_in(name, torch):
 
 @pytest.fixture
 def torch():
-    return pytest.importorskip("torch", reason="needs torch: pip install 'evoflash[baselines]'")
+    return pytest.importorskip("torch", reason="needs torch: pip install '.[baselines]'")
 
 
 def drawn(torch, workload):
@@ -132,7 +132,7 @@ def bench_of(workload):
 @SHAPES
 def test_flash_attention_3_gets_its_layout_and_mask(torch, workload, monkeypatch):
     monkeypatch.setitem(sys.modules, "flash_attn_interface", stand_in("flash_attn_interface", torch))
-    for called in fa3.attentions("fa3", bench_of(workload)):
+    for called in fa3.calls("fa3", bench_of(workload)):
         check(torch, called, workload)
         assert "flash-attn-3" in called.environment
 
@@ -163,7 +163,7 @@ def test_flash_attention_3_is_found_in_xformers(torch, workload, monkeypatch, xf
     operator = types.SimpleNamespace(fwd=forward)
     stand_in_ops = types.SimpleNamespace(load_library=loaded.append, flash_attn_3=operator)
     monkeypatch.setattr(fa3, "torch", lambda: types.SimpleNamespace(ops=stand_in_ops))
-    strided, copied = fa3.attentions("fa3", bench_of(workload))
+    strided, copied = fa3.calls("fa3", bench_of(workload))
     assert loaded == [str(xformers_wheel)]
     check(torch, strided, workload)
     check(torch, copied, workload)
@@ -173,7 +173,7 @@ def test_flash_attention_3_is_found_in_xformers(torch, workload, monkeypatch, xf
 def test_a_library_in_xformers_that_does_not_load_makes_flash_attention_3_absent(torch, xformers_wheel):
     del torch
     with pytest.raises(BaselineAbsentError, match=r"^FlashAttention-3 in xFormers: .*_C\.so"):
-        next(fa3.attentions("fa3", bench_of(SQUARE)))
+        next(fa3.calls("fa3", bench_of(SQUARE)))
 
 
 def test_without_either_flash_attention_3_says_what_to_install(monkeypatch):
@@ -181,7 +181,7 @@ def test_without_either_flash_attention_3_says_what_to_install(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(fa3, "_in_xformers", lambda: None)
     with pytest.raises(BaselineAbsentError, match=r"is not installed: pip install .* xformers==0\.0\.34"):
-        next(fa3.attentions("fa3", bench_of(SQUARE)))
+        next(fa3.calls("fa3", bench_of(SQUARE)))
 
 
 @SHAPES
@@ -190,7 +190,7 @@ def test_flash_attention_4_gets_its_layout_and_mask(torch, workload, monkeypatch
     for name in ("flash_attn", "flash_attn.cute"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, "flash_attn.cute.interface", library)
-    strided, copied = fa4.attentions("fa4", bench_of(workload))
+    strided, copied = fa4.calls("fa4", bench_of(workload))
     check(torch, strided, workload)
     check(torch, copied, workload)
     assert copied.arrange(drawn(torch, workload)[0]).is_contiguous()

@@ -46,12 +46,12 @@ def test_it_is_a_rival_that_need_not_be_there_and_that_finals_do_without():
 def test_without_triton_it_is_absent_and_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(BaselineAbsentError, match=r"triton is not installed: pip install"):
-        next(triton.attentions("triton", bench_of()))
+        next(triton.calls("triton", bench_of()))
 
 
 def test_a_head_dimension_that_is_no_power_of_two_is_not_its_business(installed):
     with pytest.raises(BaselineAbsentError, match="96 is no power of two"):
-        next(triton.attentions("triton", bench_of(96)))
+        next(triton.calls("triton", bench_of(96)))
 
 
 def test_the_fastest_setting_is_taken_and_all_times_are_recorded(installed):
@@ -59,7 +59,7 @@ def test_the_fastest_setting_is_taken_and_all_times_are_recorded(installed):
         zip(triton.SETTINGS, [5.0, 4.0, "out of shared memory", 3.0, 6.0, 7.0, 8.0, 9.0], strict=True)
     )
     installed.setattr(contender, "_time_us", lambda setting, *_: times[setting])
-    (found,) = triton.attentions("triton", bench_of())
+    (found,) = triton.calls("triton", bench_of())
     assert found.environment["setting"] == str(triton.SETTINGS[3])
     tried = found.environment["tried"]
     assert f"{triton.SETTINGS[1]}: 4.00 us" in tried
@@ -70,13 +70,13 @@ def test_where_no_setting_runs_it_is_absent_with_the_first_reason(installed):
     reasons = iter(["out of shared memory", *["something else"] * 7])
     installed.setattr(contender, "_time_us", lambda setting, *_: next(reasons))
     with pytest.raises(BaselineAbsentError, match="none of its settings ran: out of shared memory"):
-        next(triton.attentions("triton", bench_of()))
+        next(triton.calls("triton", bench_of()))
 
 
 def test_trying_settings_has_a_limit(installed):
     installed.setattr(contender, "_time_us", lambda setting, *_: 1.0)
     installed.setattr(contender, "time", types.SimpleNamespace(monotonic=iter([0.0, 1.0, 1e9]).__next__))
-    (found,) = triton.attentions("triton", bench_of())
+    (found,) = triton.calls("triton", bench_of())
     assert found.environment["tried"] == f"{triton.SETTINGS[0]}: 1.00 us"
 
 
@@ -130,7 +130,7 @@ def largest_errors():
 def errors():
     for needed in ("torch", "triton"):
         if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"needs {needed}: pip install 'evoflash[baselines]'")
+            pytest.skip(f"needs {needed}: pip install '.[baselines]'")
     if np.lib.NumpyVersion(np.__version__) >= "2.5.0":
         pytest.skip("Triton 3.6's interpreter takes int() of an array of one, which NumPy 2.5 refuses")
     code = (

@@ -13,7 +13,7 @@ from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError, cuda_errors
 from evoflash.gpu.process.outcome import GpuOutcome, climb_rungs
 from evoflash.gpu.process.rungs import GpuTask
-from evoflash.operations.attention.inputs import check_workloads, hidden_workloads
+from evoflash.operations.attention.check_shapes import check_workloads, hidden_workloads
 from evoflash.operations.attention.workload import parse_workload
 from evoflash.specs import known_gpus, load_gpu
 

@@ -48,6 +48,7 @@ def test_no_snippet_is_without_an_entry():
 
 
 @pytest.mark.parametrize("name", named("sm_90a", SAMPLE))
+@pytest.mark.sample(8)
 def test_the_emulator_reports_nothing_and_numpy_agrees(name):
     module = worker.modules("sm_90a")[name]
     library = gxx.build(module.source, name="conformance")
@@ -66,7 +67,7 @@ def test_the_emulator_reports_nothing_and_numpy_agrees(name):
 )
 @pytest.mark.sample(4)
 def test_the_kernels_compile_for_the_gpu(arch, name):
-    pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install evoflash[cuda13]")
+    pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install '.[cuda13]'")
 
     assert Path(worker.cubin_path(worker.modules(arch)[name], arch)).stat().st_size > 1000
 

@@ -22,14 +22,14 @@ from evoflash.gpu.baselines.contender import (
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 
-_INSTALL = "pip install flash-attn-3 from download.pytorch.org/whl, or xformers==0.0.34"
+_INSTALL = 'pip install "xformers==0.0.34", which brings it'
 # A build of the repository puts the interface on top; some wheels keep it inside the package.
 _MODULES = ("flash_attn_interface", "flash_attn_3.flash_attn_interface")
 
 Call = Callable[[Any, Any, Any, float, bool], Any]  # q, k, v, scale, causal -> output, or output first
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """(B, S, H, D) by strides, or else copied; grouped heads natively."""
     del name
     w = attention_on(bench)

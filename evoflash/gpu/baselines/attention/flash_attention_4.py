@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from evoflash.extras import install
 from evoflash.gpu.baselines.attention import attention_on, rows_first, rows_first_dense
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
@@ -25,7 +26,7 @@ from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
-_INSTALL = 'pip install "evoflash[fa4]"'
+_INSTALL = install("fa4")
 TRYING_LIMIT_S = 90.0  # a setting costs two to five seconds of compilation
 _SAME_REL_L2 = 1e-2  # two settings differ by rounding; a setting that drops a tile differs by more
 
@@ -71,7 +72,7 @@ def _fits(setting: Fa4Config, head_dim: int) -> bool:
     return smem <= 224 << 10 and registers <= (128 if setting.rows == 192 else 216)
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """As shipped (`fa4`), by strides or else copied, or with its fastest setting on this workload."""
     interface = import_library("flash_attn.cute.interface", _INSTALL)
     if name == "fa4_tuned":

@@ -8,17 +8,18 @@ compiles a kernel on its first use: minutes with few cores, then kept in its own
 from collections.abc import Iterator
 from typing import Any
 
+from evoflash.extras import install
 from evoflash.gpu.baselines.attention import attention_on
 from evoflash.gpu.baselines.contender import LibraryCall, import_library, torch, version
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
-_INSTALL = 'pip install "evoflash[flashinfer]"'
+_INSTALL = install("flashinfer")
 _WORKSPACE_BYTES = 128 << 20  # what its documentation recommends
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """The template for the GPU first; the older one where that refuses the workload."""
     del name
     library, w = import_library("flashinfer", _INSTALL), attention_on(bench)

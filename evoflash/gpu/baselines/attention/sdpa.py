@@ -22,7 +22,7 @@ _BACKENDS = {
 _SCORES = 4  # of the size of its scores in fp32: what math holds at a time, about
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """Grouped heads natively where the backend can; else keys and values are repeated beforehand, untimed."""
     library, w = torch(), attention_on(bench)
     if name == "sdpa_math":

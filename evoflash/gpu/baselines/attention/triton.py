@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from evoflash.extras import install
 from evoflash.gpu.baselines.attention import attention_on
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
@@ -26,7 +27,7 @@ from evoflash.gpu.timing.protocols import Pace, TimingProtocol
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
-_INSTALL = 'pip install "evoflash[baselines]"'
+_INSTALL = install("baselines")
 TRYING_LIMIT_S = 60.0  # a setting costs a second or two of compilation, once: Triton keeps what it compiled
 # Without idling before each sample: only their order counts.
 _TRYING = TimingProtocol("cold", True, Pace.STEADY)
@@ -57,7 +58,7 @@ SETTINGS = (
 )
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """The setting of the lowest short time; one that Triton refuses does not count. Finals time it again."""
     head_dim = attention_on(bench).head_dim
     import_library("triton", _INSTALL)

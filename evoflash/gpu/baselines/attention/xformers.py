@@ -6,16 +6,17 @@ It takes (B, S, H, D), and grouped heads as (B, S, groups, heads of a group, D) 
 from collections.abc import Iterator
 from typing import Any
 
+from evoflash.extras import install
 from evoflash.gpu.baselines.attention import attention_on
 from evoflash.gpu.baselines.contender import LibraryCall, import_library, version
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
-_INSTALL = 'pip install "evoflash[xformers]"'
+_INSTALL = install("xformers")
 
 
-def attentions(name: str, bench: Bench) -> Iterator[LibraryCall]:
+def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """One way: by strides, nothing is copied."""
     del name
     yield _attention(import_library("xformers.ops.fmha", _INSTALL), attention_on(bench))

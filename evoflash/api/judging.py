@@ -1,0 +1,109 @@
+"""Judges kernels from Python: compares two, verifies a claim about one, finds what one does wrong."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from evoflash.api.records import Kernel, KernelCheck, KernelComparison, KernelVerification
+from evoflash.app.check.runs import check_kernel
+from evoflash.app.check.subject import named_kernels, of_genome
+from evoflash.app.compare import compare_by_name
+from evoflash.app.verify import verdict
+from evoflash.app.verify.claim_sources import ClaimSelector
+from evoflash.paths import default_database
+from evoflash.problem import Problem, parse_problem
+from evoflash.space import Value
+from evoflash.specs import load_gpu
+
+_ARGV = ("python",)  # what a run that was begun from Python has in place of a command line
+
+
+def compare(
+    first: str | Path | Kernel,
+    second: str | Path | Kernel,
+    *,
+    problem: str | Problem | None = None,
+    seed: int = 0,
+    db: str | None = None,
+) -> KernelComparison:
+    """Which of two kernels is faster on this machine's GPU, or that it is unclear; both are checked first.
+
+    A kernel is a Kernel, an id, a library's name (`sdpa_cudnn`) or a .cu file. `results` has for each
+    workload and protocol the first's time over the second's, with its interval. DeviceError without a GPU,
+    EvoflashError where a kernel is not correct.
+
+    >>> import evoflash
+    >>> print(evoflash.compare("3f2a", "sdpa_cudnn", problem="mission"))  # doctest: +SKIP
+    """
+    names = [word.id if isinstance(word, Kernel) else str(word) for word in (first, second)]
+    where = db or default_database()
+    return KernelComparison(*compare_by_name(names[0], names[1], problem=_text(problem), seed=seed, db=where))
+
+
+def check(
+    what: str | Path | Kernel,
+    values: Mapping[str, Value] | None = None,
+    *,
+    problem: str | Problem | None = None,
+    gpu: str | None = None,
+    runs: int = 4,
+    seed: int = 1,
+    db: str | None = None,
+) -> KernelCheck:
+    """Races, deadlocks, wrong results and slow accesses of a kernel, found by the CPU emulator.
+
+    `what` is a Kernel, an id or its first digits, a .cu file (an exported one, or one of your own as
+    docs/check.md describes it), or a family's name together with `values`. Each shape runs `runs` times,
+    under other schedules. Nothing is stored. UsageError for a file that cannot be checked.
+
+    >>> import evoflash
+    >>> found = evoflash.check(evoflash.best("mission", gpu="l4"), runs=1)
+    >>> found.errors
+    0
+    """
+    text, where = _text(problem), db or default_database()
+    if isinstance(what, Kernel):
+        genome = what.evaluation.genome
+        subjects = of_genome(genome, parse_problem(text or what.problem), load_gpu(gpu or what.gpu))
+    elif values is not None:
+        words = [f"{name}={_word(value)}" for name, value in values.items()]
+        subjects = named_kernels(None, str(what), words, problem=text, gpu=gpu, db=where)
+    else:
+        subjects = named_kernels(str(what), None, [], problem=text, gpu=gpu, db=where)
+    return KernelCheck(tuple(check_kernel(each, runs=runs, seed=seed) for each in subjects))
+
+
+def verify(
+    what: str | Path | Kernel,
+    *,
+    row: int | None = None,
+    within: float | None = None,
+    problem: str | Problem | None = None,
+    gpu: str | None = None,
+    db: str | None = None,
+) -> KernelVerification:
+    """Whether a claim about a kernel is true here: checked and timed again, as `evoflash verify` does.
+
+    `what` is a Kernel, an id, or a file with a claim: a row of the leaderboard as JSON, an exported file or
+    folder; `row` says which of several. `within` is how far beyond the interval here a claimed time may be.
+    The kernel is stored as a run of its own. UsageError where there is no claim.
+
+    >>> import evoflash
+    >>> evoflash.verify(evoflash.best("mission", gpu="l4")).answer in ("confirmed", "cannot be compared")
+    True
+    """
+    if isinstance(what, Kernel):
+        name, problem, gpu = what.id, problem or what.problem, gpu or what.gpu
+    else:
+        name = str(what)
+    selector = ClaimSelector(row, _text(problem), gpu)
+    return KernelVerification(
+        verdict.verify(name, selector, db or default_database(), within=within, argv=_ARGV)
+    )
+
+
+def _word(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _text(problem: str | Problem | None) -> str | None:
+    return None if problem is None else str(problem)

@@ -1,0 +1,25 @@
+"""The linear layer of other libraries: a file for each, which says how the library is called.
+
+flashinfer  FlashInfer's block-scaled linear layer on Hopper, which vLLM calls by default for fewer than 32
+            rows
+pytorch     PyTorch's linear layers on cuBLASLt
+"""
+
+from evoflash.gpu.baselines.contender import BaselineAbsentError
+from evoflash.gpu.timing.benchmark import Bench
+from evoflash.operations.linear.workload import LinearWorkload
+
+# What rounding x to e4m3 makes an output be off, and W too where its scales become one; with room.
+OFF_BY_8_BITS, OFF_BY_8_BITS_TWICE = 4e-2, 8e-2
+
+
+def linear_on(bench: Bench, *, adds_bias: bool = False) -> LinearWorkload:
+    """The bench's workload. BaselineAbsentError where it is no linear layer, or adds what the library does
+    not.
+    """
+    workload = bench.workload
+    if not isinstance(workload, LinearWorkload):
+        raise BaselineAbsentError(f"it computes a linear layer, not {workload.operation}")
+    if workload.residual or (workload.bias and not adds_bias):
+        raise BaselineAbsentError("it adds nothing to the product")
+    return workload

@@ -1,0 +1,16 @@
+"""All that knows the linear layer of a decoding step: shapes, tensors, arithmetic, what must hold of it.
+
+The rest of evoflash reaches it through evoflash/operation.py alone, by its record `Operation`.
+
+    e4m3            The 8-bit floats e4m3 as bit patterns, to and from float32
+    form            The form of a call of the linear layer
+    inputs          The inputs and shapes that find out wrong linear kernels, drawn from a seed of the run
+    loop            How a kernel's walk over k cuts the linear layer's work, for the performance model
+    operation       The linear layer as the rest of evoflash knows it
+    preflight_runs  The small shapes of a linear kernel's pre-flight, which its tiles, rings and splits make
+                    special
+    reference       What y = x W^T should be, in fp64, and what honest fp32 arithmetic makes of it
+    relations       What must hold between the linear layer's outputs of changed inputs
+    thresholds      The linear layer's thresholds, read from thresholds.toml, which holds all of them
+    workload        Workloads of the linear layer (its shapes), what kernels are compiled for, and their texts
+"""

@@ -1,0 +1,284 @@
+"""The inputs and shapes that find out wrong linear kernels, drawn from a seed of the run. Judges nothing.
+
+Each named input aims at a mistake: see the docstrings. `normal` data is what the pooled error is measured on.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evoflash.errors import UsageError
+from evoflash.numerics import Bits, encode, standard_normal
+from evoflash.operation import InputNames
+from evoflash.operations.linear import e4m3
+from evoflash.operations.linear.workload import BLOCK, LinearKey, LinearWorkload
+
+Single = NDArray[np.float32]
+
+# (n, k) of the shapes that every candidate is checked on, cheapest first: whole blocks of 128 and parts of
+# them, fewer columns than a CTA has, a k shorter than a step and one that fills deep rings several times.
+# Rows of y are multiples of 16 bytes, as a GPU's comparisons want them.
+_CHECKED = ((8, 16), (136, 640), (64, 144), (72, 2064), (392, 272), (256, 4096), (24, 9232))
+_HIDDEN = ((900, 700), (60, 9000), (3000, 200))  # the most of n and of k; from half of them on
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearInputs:
+    """X as 16-bit patterns, W as codes of its type, and what belongs to them."""
+
+    __test__ = False  # to pytest, which takes a class of such a name for a test
+
+    name: str
+    x: Bits
+    w: NDArray[Any]
+    w_scale: Single | None = None
+    bias: Bits | None = None
+    residual: Bits | None = None
+
+    @property
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        named = {"X": self.x, "W": self.w, "SW": self.w_scale, "B": self.bias, "R": self.residual}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """What a recipe draws: x, W before its scales, and the scales of its blocks of 128 x 128."""
+
+    x: Single
+    w: Single
+    scale: Single  # (blocks of n, blocks of k); where W has no scales, or one, it is multiplied into W
+
+
+def check_workloads(keys: Sequence[LinearKey]) -> tuple[LinearWorkload, ...]:
+    """What every candidate is checked on, cheapest first: with as few and as many rows as its class has."""
+    return tuple(
+        key.workload(key.rows if at % 2 else key.fewest, n, k)
+        for at, (n, k) in enumerate(_CHECKED)
+        for key in keys
+    )
+
+
+def hidden_workloads(keys: Sequence[LinearKey], *, seed: int) -> tuple[LinearWorkload, ...]:
+    """What finalists are checked on before they are promoted, of every kind one for each compile key."""
+    rng = np.random.default_rng(seed)
+
+    def one(key: LinearKey, most: tuple[int, int]) -> LinearWorkload:
+        n, k = (int(rng.integers(-(-x // 2), x + 1)) for x in most)
+        return key.workload(int(rng.integers(key.fewest, key.rows + 1)), -(-n // 8) * 8, -(-k // 16) * 16)
+
+    return tuple(one(key, most) for most in _HIDDEN for key in keys)
+
+
+def draw(name: str, workload: LinearWorkload, *, seed: int) -> LinearInputs:
+    """The test input of that name, always the same for one workload and seed.
+
+    UsageError for an unknown name.
+    """
+    if name not in _RECIPES:
+        raise UsageError(f"no trial is called '{name}': use {', '.join(_RECIPES)}.")
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode()), zlib.crc32(str(workload).encode())])
+    return _encoded(name, workload, _RECIPES[name](workload, rng), rng)
+
+
+def _encoded(
+    name: str, workload: LinearWorkload, numbers: _Numbers, rng: np.random.Generator
+) -> LinearInputs:
+    w, x = workload, encode(numbers.x, "bf16")
+    weights: NDArray[Any]
+    if w.weights == "fp8b128":
+        weights, scale = e4m3.encode(numbers.w), numbers.scale
+    else:
+        scaled = numbers.w * of_each_weight(numbers.scale, w)
+        one = np.float32(1)
+        if w.weights == "fp8t":  # the scale that gives the largest weight the largest code
+            one = np.float32(np.abs(scaled).max() / e4m3.LARGEST or 1)
+        weights = encode(scaled, "bf16") if w.weights == "bf16" else e4m3.encode(scaled / one)
+        scale = np.full((1, 1), one, np.float32)
+    size = np.float32(_rms(numbers, w) if w.bias or w.residual else 0)
+    return LinearInputs(
+        name,
+        x,
+        weights,
+        None if w.weights == "bf16" else scale,
+        encode(size * standard_normal((1, w.n), rng), "bf16") if w.bias else None,
+        encode(size * standard_normal((w.m, w.n), rng), "bf16") if w.residual else None,
+    )
+
+
+def of_each_weight(scale: Single, workload: LinearWorkload) -> Single:
+    """The scale that multiplies each element of W: (n, k), of those of blocks."""
+    rows = np.repeat(scale, BLOCK, axis=0)[: workload.n]
+    return np.repeat(rows, BLOCK, axis=1)[:, : workload.k]
+
+
+def _rms(numbers: _Numbers, workload: LinearWorkload) -> float:
+    """About the size of y, so that what is added neither vanishes nor hides it."""
+    w = numbers.w[:BLOCK] * of_each_weight(numbers.scale, workload)[:BLOCK]
+    return float(np.sqrt(((numbers.x[:4].astype(np.float64) @ w.T) ** 2).mean()))
+
+
+def _normal(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """N(0, 1) in x, and in W times what fills the codes of e4m3; scales between 0.5 and 2 of a usual one."""
+    w = workload
+    blocks = -(-w.n // BLOCK), -(-w.k // BLOCK)
+    scale = (2e-4 * 2 ** rng.uniform(-1, 1, blocks)).astype(np.float32)
+    # Within four standard deviations: rounding to e4m3 would cut off more, and all see W as it is given.
+    weights = (100 * standard_normal((w.n, w.k), rng)).clip(-e4m3.LARGEST, e4m3.LARGEST)
+    return _Numbers(standard_normal((w.m, w.k), rng), weights, scale)
+
+
+def _far_scales(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """Neighbouring blocks' scales are 2^8 apart, in both directions: a scale of the neighbour shows.
+
+    Their elements are as much smaller, so that no block outweighs the others.
+    """
+    found = _normal(workload, rng)
+    rows, columns = (np.arange(size) for size in found.scale.shape)
+    far = np.where(np.add.outer(rows, columns) % 2, np.float32(256), np.float32(1))
+    found.w /= of_each_weight(far, workload)
+    found.scale *= far
+    return found
+
+
+def _dominant_block(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """One block of k outweighs the others by 2^7, another one for each row of x: one that is left out, or
+    taken twice, is all of its row.
+    """
+    found = _normal(workload, rng)
+    blocks = rng.permutation(found.scale.shape[1])
+    for row in range(workload.m):
+        first = blocks[row % len(blocks)] * BLOCK
+        found.x[row, first : first + BLOCK] *= 128
+    return found
+
+
+def _last_columns(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """All that counts stands in the last 16 columns of k: a tail that is dropped is the whole output."""
+    found = _normal(workload, rng)
+    found.x[:, : workload.k - 16] *= np.float32(2.0**-7)
+    return found
+
+
+def _needles(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """Each row of W has one element that is not zero, near a multiple of 16 or at the end: y copies x's."""
+    found = _normal(workload, rng)
+    n, k = workload.n, workload.k
+    edges = np.unique(np.concatenate([np.arange(0, k + 1, 16) + at for at in (-1, 0, 1)] + [[k - 1]]))
+    edges = edges[(edges >= 0) & (edges < k)]
+    at = edges[rng.permutation(max(n, len(edges)))[:n] % len(edges)]
+    found.w = np.zeros((n, k), np.float32)
+    found.w[np.arange(n), at] = rng.choice(np.array([-256, 128, 64, 448], np.float32), n)
+    return found
+
+
+def _rows_apart(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """Each row of x is 16 times as large as the one before, up to 2^28, and again: what leaks from one row
+    into another outweighs it.
+    """
+    found = _normal(workload, rng)
+    found.x *= (2.0 ** (4 * (np.arange(workload.m) % 8)))[:, None].astype(np.float32)
+    return found
+
+
+def _columns_apart(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """x is constant along k but for its block, and W's rows differ by their sign and size alone: what is
+    counted twice or not at all does not average out.
+    """
+    found = _normal(workload, rng)
+    found.x = np.repeat(np.abs(found.x[:, :1]) + 1, workload.k, axis=1)
+    found.w = np.repeat(np.abs(found.w[:, :1]) + 1, workload.k, axis=1)
+    return found
+
+
+def _all_codes(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """Every number of e4m3, its subnormal ones included; small ones alone in every other row."""
+    found = _normal(workload, rng)
+    codes = rng.integers(0, e4m3.NAN, (workload.n, workload.k)).astype(np.uint8)
+    codes[1::2] %= 16
+    codes |= rng.integers(0, 2, codes.shape, dtype=np.uint8) << np.uint8(7)
+    found.w = e4m3.decode(codes)
+    return found
+
+
+def _huge(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """Numbers near the end of bf16's range, which a 16-bit float with a smaller exponent does not hold."""
+    found = _normal(workload, rng)
+    found.x *= np.float32(2.0**60)
+    found.scale *= np.float32(2.0**40)
+    return found
+
+
+def _tiny(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """The same at the other end: y is near 2^-90, and so are the products."""
+    found = _normal(workload, rng)
+    found.x *= np.float32(2.0**-60)
+    found.scale *= np.float32(2.0**-20)
+    return found
+
+
+def _uneven_blocks(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """x has blocks 2^40 apart, whose scales in W make up for it: no one factor brings x into fp16's range."""
+    found = _normal(workload, rng)
+    shift = 2.0 ** rng.integers(-20, 21, found.scale.shape[1])
+    found.scale = (found.scale / shift).astype(np.float32)
+    found.x = (found.x * np.repeat(shift, BLOCK)[: workload.k]).astype(np.float32)
+    return found
+
+
+def _zero_rows(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
+    """Rows of zeros, in x every other one, in W those of every third: y is zero there, to the bit."""
+    found = _normal(workload, rng)
+    found.x[1::2] = 0
+    found.w[::3] = 0
+    return found
+
+
+_RECIPES: dict[str, Callable[[LinearWorkload, np.random.Generator], _Numbers]] = {
+    "normal": _normal,
+    "normal-again": _normal,
+    "normal-after": _normal,
+    "far_scales": _far_scales,
+    "dominant_block": _dominant_block,
+    "last_columns": _last_columns,
+    "needles": _needles,
+    "rows_apart": _rows_apart,
+    "columns_apart": _columns_apart,
+    "all_codes": _all_codes,
+    "huge": _huge,
+    "tiny": _tiny,
+    "uneven_blocks": _uneven_blocks,
+    "zero_rows": _zero_rows,
+}
+
+ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
+NAMES = InputNames(
+    small=ALL,
+    at_size=("normal", "far_scales", "rows_apart"),
+    scheduled=tuple(name for name in ALL if name != "normal-again"),
+    after_timing="normal-after",
+    ordinary=frozenset({"normal", "normal-again", "normal-after"}),
+)
+
+
+def timed_inputs(workload: LinearWorkload, *, sets: int, rng: np.random.Generator) -> list[LinearInputs]:
+    """That many inputs to be timed on: overlapping windows of one pool of normal numbers, so that every set
+    differs. Zeros would run too fast.
+    """
+    step = 4096 + 16
+    first = _encoded("normal", workload, _normal(workload, rng), rng)
+
+    def windows(values: NDArray[Any] | None) -> list[NDArray[Any] | None]:
+        if values is None:
+            return [None] * sets
+        flat = values.reshape(-1)
+        pool = np.resize(flat, flat.size + sets * step)  # repeats what it has
+        return [pool[at * step : at * step + flat.size].reshape(values.shape) for at in range(sets)]
+
+    parts = (first.x, first.w, first.w_scale, first.bias, first.residual)
+    drawn = zip(*(windows(part) for part in parts), strict=True)
+    return [LinearInputs("normal", *tensors) for tensors in drawn]

@@ -1,0 +1,45 @@
+"""The linear layer as the rest of evoflash knows it: one record of what the files of this folder do."""
+
+from evoflash.operation import Operation
+from evoflash.operations.linear import form, inputs
+from evoflash.operations.linear.loop import consumers, work
+from evoflash.operations.linear.preflight_runs import preflight_runs
+from evoflash.operations.linear.reference import expect, sample
+from evoflash.operations.linear.relations import keeps_rows_apart, relations
+from evoflash.operations.linear.thresholds import thresholds
+from evoflash.operations.linear.workload import (
+    LinearKey,
+    LinearWorkload,
+    distance,
+    fitting,
+    parse_workload,
+)
+
+OPERATION = Operation(
+    name="linear",
+    parse=parse_workload,
+    compile_key=LinearKey,
+    probe=LinearWorkload(4, 256, 512, "fp8b128"),
+    tensors=form.tensors,
+    groups="batches",
+    arguments=form.arguments,
+    inputs=inputs.NAMES,
+    draw=inputs.draw,
+    timed_inputs=inputs.timed_inputs,
+    sample=sample,
+    expect=expect,
+    relations=relations,
+    thresholds=thresholds,
+    rearranged=keeps_rows_apart,
+    check_workloads=inputs.check_workloads,
+    hidden_workloads=inputs.hidden_workloads,
+    preflight_runs=preflight_runs,
+    work=work,
+    consumers=consumers,
+    fitting=fitting,
+    distance=distance,
+    interface=form.INTERFACE,
+    interface_names=form.interface_names,
+    launcher=form.LAUNCHER,
+    launcher_names=form.launcher_names,
+)

@@ -1,0 +1,227 @@
+"""The linear layer as an operation: its texts, its 8-bit floats, its reference, and what its inputs find."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tables import table_of_cases
+
+from evoflash.errors import UsageError
+from evoflash.numerics import decode, encode
+from evoflash.operation import Output, operation_of
+from evoflash.operations.expectations import every_row
+from evoflash.operations.linear import e4m3
+from evoflash.operations.linear.inputs import ALL, draw, timed_inputs
+from evoflash.operations.linear.reference import expect, values
+from evoflash.operations.linear.workload import (
+    BLOCK,
+    NAMED,
+    ROW_CLASSES,
+    WEIGHTS,
+    LinearKey,
+    LinearWorkload,
+    distance,
+    fitting,
+)
+from evoflash.problem import parse_problem
+from evoflash.validation.plan import check_correctness
+
+SMALL = LinearWorkload(5, 264, 656, "fp8b128")
+
+
+# ---- texts
+
+
+@pytest.mark.parametrize("text", ["m=16,n=6144,k=4096,dtype=bf16", "m=1,n=1280,k=8192,dtype=fp8b128,bias"])
+def test_a_problem_is_read_back_from_its_own_text(text):
+    problem = parse_problem(f"linear:{text}")
+
+    assert str(problem) == f"linear:{text}"
+    assert parse_problem(str(problem)) == problem
+
+
+def test_a_layer_may_be_called_by_its_name():
+    assert parse_problem("linear:70b_tp8_qkv,m=1,dtype=fp8t").workloads == (
+        LinearWorkload(1, *NAMED["70b_tp8_qkv"], "fp8t"),
+    )
+
+
+@table_of_cases()
+def test_a_problem_that_is_none_is_refused_in_one_line(text, complaint):
+    with pytest.raises(UsageError, match=complaint) as refused:
+        parse_problem(f"linear:{text}")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_kernel_is_compiled_for_a_class_of_rows():
+    keys = {m: LinearWorkload(m, 8, 16).compile_key("sm_90a") for m in range(1, 65)}
+
+    assert sorted({key.rows for key in keys.values()}) == list(ROW_CLASSES)
+    assert all(key.fewest <= m <= key.rows for m, key in keys.items())
+    assert all(key.workload(m, 8, 16).compile_key("sm_90a") == key for m, key in keys.items())
+
+
+def test_bytes_are_those_of_the_tensors():
+    for weights in WEIGHTS:
+        for added in ({}, {"bias": True}, {"residual": True}):
+            workload = LinearWorkload(3, 200, 144, weights, **added)
+            tensors = operation_of(workload).tensors(workload)
+            assert workload.bytes_moved == sum(spec.size_bytes for spec in tensors)
+
+
+def test_what_fits_is_as_large_as_it_can_be():
+    workload = LinearWorkload(8, 100_000, 4096)
+    words = fitting(workload, 1 << 28)
+
+    assert parse_problem(f"linear:m=8,{words},k=4096").workloads[0].bytes_moved <= 1 << 28
+    assert int(words.removeprefix("n=")) > 0.99 * (1 << 28) / workload.bytes_moved * workload.n
+    assert fitting(workload, 10) == ""
+
+
+def test_a_workload_is_nearer_to_one_of_its_own_kind():
+    shape = LinearWorkload(1, 4096, 4096)
+
+    assert distance(shape, shape) == 0
+    assert distance(shape, replace(shape, m=2)) < distance(shape, replace(shape, n=8192))
+    assert distance(shape, replace(shape, n=8192)) < distance(shape, replace(shape, weights="fp8t"))
+
+
+# ---- 8-bit floats
+
+
+def test_every_number_of_e4m3_is_encoded_as_itself():
+    codes = np.array([code for code in range(256) if code & 0x7F != e4m3.NAN], np.uint8)
+
+    assert (e4m3.encode(e4m3.decode(codes)) == codes).all()
+    assert e4m3.decode(np.array([0x01, 0x08, 0x38, 0x7E, 0xB8], np.uint8)).tolist() == [
+        2**-9,
+        2**-6,
+        1,
+        448,
+        -1,
+    ]
+    assert np.isnan(e4m3.decode(np.array([0x7F, 0xFF], np.uint8))).all()
+
+
+def test_what_lies_between_goes_to_the_nearest_and_a_tie_to_the_even_code():
+    numbers = e4m3.decode(np.arange(e4m3.NAN, dtype=np.uint8))
+    middle = (numbers[:-1] + numbers[1:]) / 2
+    lower = np.arange(len(middle))
+
+    assert (e4m3.encode(middle) == lower + lower % 2).all()
+    assert (e4m3.encode(np.nextafter(middle, np.float32(0))) == lower).all()
+    assert (e4m3.encode(-np.nextafter(middle, np.float32(1e9))) == (lower + 1 | 0x80)).all()
+    assert e4m3.encode(np.array([1e9, -np.inf], np.float32)).tolist() == [0x7E, 0xFE]
+
+
+# ---- right and wrong
+
+
+def linear(inputs, *, workload=SMALL, fault=""):
+    """y in fp32 with a fault, block of k after block of k."""
+    x, w = decode(inputs.x, "bf16"), values(inputs.w, workload)
+    scale = np.ones((1, 1), np.float32) if inputs.w_scale is None else inputs.w_scale
+    blocks = -(-workload.n // BLOCK), -(-workload.k // BLOCK)
+    scale = np.broadcast_to(scale, blocks).copy()
+    if fault == "scale of the next block of k":
+        scale = np.roll(scale, 1, axis=1)
+    if fault == "scale of the next block of n":
+        scale = np.roll(scale, 1, axis=0)
+    y = np.zeros((workload.m, workload.n), np.float32)
+    for block in range(blocks[1] - (fault == "K tail dropped")):
+        of_k = slice(block * BLOCK, (block + 1) * BLOCK)
+        factor = np.repeat(scale[:, block], BLOCK)[: workload.n]
+        if fault != "block skipped" or block != 2:
+            y += x[:, of_k] @ w[:, of_k].T * factor
+    if fault == "one column of k skipped":
+        y -= np.outer(x[:, 17], w[:, 17] * np.repeat(scale[:, 0], BLOCK)[: workload.n])
+    if fault == "a row leaks into the next":
+        y[1:] += 1e-3 * y[:-1]
+    if fault == "the last column is the one before":
+        y[:, -1] = y[:, -2]
+    if fault == "x in fp16":
+        with np.errstate(over="ignore"):
+            half = replace(inputs, x=encode(x.astype(np.float16).astype(np.float32), "bf16"))
+        return linear(half, workload=workload)
+    if fault == "sums in bf16":
+        y = np.zeros_like(y)
+        for at in range(0, workload.k, 16):
+            factor = np.repeat(scale[:, at // BLOCK], BLOCK)[: workload.n]
+            y = decode(encode(y + x[:, at : at + 16] @ w[:, at : at + 16].T * factor, "bf16"), "bf16")
+    for added in (inputs.bias, inputs.residual):
+        if added is not None and fault != "nothing added":
+            y = y + decode(added, "bf16")
+    return Output({"Y": encode(y, "bf16")})
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("added", [{}, {"bias": True, "residual": True}], ids=["plain", "added"])
+def test_a_right_kernel_passes(weights, added):
+    workload = replace(SMALL, weights=weights, **added)
+
+    verdict = check_correctness(lambda inputs: linear(inputs, workload=workload), workload, seed=2)
+
+    assert verdict.passed, verdict.reason
+    assert 1e-3 < verdict.rel_l2 < 2e-3  # the rounding of y
+
+
+@table_of_cases()
+def test_a_wrong_kernel_is_found(fault, weights, bias):
+    workload = replace(SMALL, weights=weights or "fp8b128", bias=bool(bias))
+
+    def wrong(inputs):
+        return linear(inputs, workload=workload, fault=fault)
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        assert not check_correctness(wrong, workload, seed=2).passed
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_reference_is_the_sum_of_products_of_what_is_given(name):
+    workload = replace(SMALL, bias=True, residual=True)
+    inputs = draw(name, workload, seed=3)
+    found = expect(workload, inputs, where=every_row(workload)).rows["Y"]
+
+    scale = np.repeat(np.repeat(inputs.w_scale, BLOCK, 0)[: workload.n], BLOCK, 1)[:, : workload.k]
+    w = e4m3.decode(inputs.w).astype(np.float64) * scale
+    right = decode(inputs.x, "bf16").astype(np.float64) @ w.T
+    right += decode(inputs.bias, "bf16") + decode(inputs.residual, "bf16").astype(np.float64)
+
+    assert np.allclose(found.right[0], right, rtol=1e-9, atol=1e-9 * np.abs(right).max())
+    assert np.isfinite(found.honest).all()
+
+
+def test_no_weight_is_a_nan_and_every_input_differs():
+    drawn = {name: draw(name, SMALL, seed=1) for name in ALL}
+
+    assert not any((inputs.w & 0x7F == e4m3.NAN).any() for inputs in drawn.values())
+    assert len({inputs.x.tobytes() + inputs.w.tobytes() for inputs in drawn.values()}) == len(ALL)
+
+
+def test_neighbouring_scales_are_far_apart():
+    scale = draw("far_scales", LinearWorkload(2, 520, 640, "fp8b128"), seed=1).w_scale
+
+    for axis in (0, 1):
+        near, far = np.minimum(*_pairs(scale, axis)), np.maximum(*_pairs(scale, axis))
+        assert (far / near > 60).all()
+
+
+def _pairs(x, axis):
+    return np.take(x, range(x.shape[axis] - 1), axis), np.take(x, range(1, x.shape[axis]), axis)
+
+
+def test_sets_of_timed_inputs_differ_and_are_of_the_workloads_shapes():
+    sets = timed_inputs(replace(SMALL, bias=True), sets=3, rng=np.random.default_rng(1))
+
+    assert len({inputs.w.tobytes() for inputs in sets}) == 3
+    for inputs in sets:
+        shapes = {spec.name: spec.shape for spec in operation_of(SMALL).tensors(replace(SMALL, bias=True))}
+        assert {name: x.shape for name, x in inputs.tensors.items()}.items() <= shapes.items()
+
+
+def test_shapes_to_check_on_are_of_the_key_and_of_whole_vectors():
+    for key in (LinearKey("fp8b128", 8, "sm_90a"), LinearKey("bf16", 64, "sm_90a", residual=True)):
+        operation = operation_of(key)
+        for workload in (*operation.check_workloads([key]), *operation.hidden_workloads([key], seed=3)):
+            assert workload.compile_key("sm_90a") == key
+            assert workload.n % 8 == 0
