@@ -296,9 +296,7 @@ def _in_directives(text: KernelText) -> Iterator[_Found]:
             words = WORD.findall(found[2])
             if _KEYWORDS.fullmatch(found[1]) or _kind_of(found[1]) or found[1] in _LAYER:
                 yield "a name with another meaning", place, "choose a name that nothing else has"
-            elif bad := next(
-                (x for x in words if _KEYWORDS.fullmatch(x) or x in _RESERVED or _kind_of(x)), ""
-            ):
+            elif bad := next(filter(_is_special, words), ""):
                 yield f"a macro of '{bad}'", place, _PLAIN
             mine.add(found[1])
         elif found := _UNDEF.fullmatch(line):
