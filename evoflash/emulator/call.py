@@ -165,30 +165,29 @@ _BEFORE = """\
 #include "ef.h"
 
 // Writes what lies there once more, two bytes at a time.
-EF_DEV void write(ef::u16* target, int count) {
+EF_DEV void write(ef::u16* target, int count) {{
   for (int i = threadIdx.x; i < count; i += 32) ef::stg(target + i, ef::ldg(target + i));
-}
+}}
 
-using words = ef::u16*;
-extern "C" __global__ void kernel_before(words a, int a_count, words b, int b_count, words c, int c_count) {
-  write(a, a_count);
-  write(b, b_count);
-  write(c, c_count);
-}
+extern "C" __global__ void kernel_before({parameters}) {{
+  {body}
+}}
 EF_EXPORT_KERNEL(kernel_before)
 """
-_MOST_WRITTEN = 3
 
 
 def _run_the_kernel_before(arrays: Sequence[Array], run: EmulatorRun) -> None:
     """A launch that writes these arrays, of which the next one may begin before it has ended."""
-    assert len(arrays) <= _MOST_WRITTEN, "the kernel before takes no more"
+    places = range(len(arrays))
+    text = _BEFORE.format(
+        parameters=", ".join(f"ef::u16* a{at}, int count{at}" for at in places),
+        body="\n  ".join(f"write(a{at}, count{at});" for at in places),
+    )
     given: list[np.generic] = []
-    for at in range(_MOST_WRITTEN):
-        address, size = (arrays[at].ctypes.data, arrays[at].nbytes) if at < len(arrays) else (0, 0)
-        given += (np.uint64(address), np.int32(size // 2))
+    for array in arrays:
+        given += (np.uint64(array.ctypes.data), np.int32(array.nbytes // 2))
     launch = LaunchConfig("kernel_before", (1, 1, 1), (32, 1, 1), 0)
-    launch_once(gxx.build(_BEFORE, name="kernel_before"), launch, given, run)
+    launch_once(gxx.build(text, name="kernel_before"), launch, given, run)
 
 
 def _place(

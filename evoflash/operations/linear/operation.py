@@ -5,7 +5,7 @@ from evoflash.operations.linear import form, inputs
 from evoflash.operations.linear.loop import consumers, work
 from evoflash.operations.linear.preflight_runs import preflight_runs
 from evoflash.operations.linear.reference import expect, sample
-from evoflash.operations.linear.relations import keeps_rows_apart, relations
+from evoflash.operations.linear.relations import relations
 from evoflash.operations.linear.thresholds import thresholds
 from evoflash.operations.linear.workload import (
     LinearKey,
@@ -30,7 +30,6 @@ OPERATION = Operation(
     expect=expect,
     relations=relations,
     thresholds=thresholds,
-    rearranged=keeps_rows_apart,
     check_workloads=inputs.check_workloads,
     hidden_workloads=inputs.hidden_workloads,
     preflight_runs=preflight_runs,

@@ -9,6 +9,7 @@ from evoflash.operation import EmulatedRun, Loop
 from evoflash.operations.linear.workload import BLOCK, LinearKey
 
 _SMS = 3  # of a small GPU, for grids that go by its size
+_FEW = 64  # elements of y
 _FEW_STEPS = 2048  # of k: a step that is longer is seen twice, not as often as a ring has slots
 _MOST_COLUMNS = 64  # of y beyond a whole CTA's: what lies behind them is seen as well
 
@@ -22,13 +23,16 @@ def preflight_runs(key: LinearKey, loop: Loop, *, whole_groups: bool = False) ->
 def _runs(key: LinearKey, loop: Loop) -> Iterator[EmulatedRun]:
     rows, step, few, many = loop.rows, loop.keys * loop.splits, key.fewest, key.rows
     turns = 2 * loop.stages if loop.stages * step <= _FEW_STEPS else 2
+    # Of fewer than 64 numbers the rounding to bf16 is now and then off by more than is allowed for many.
+    some = rows + max(5, -(-_FEW // many))
+    some += 1 - some % 2
     # Every ring slot twice and a part of a step, odd columns behind a whole CTA's. What a CTA costs besides
     # its steps cancels in the model's line through this run and the next.
     tail = 16 * max(1, loop.keys // 32)
     yield EmulatedRun(
-        key.workload(many, rows + 5, turns * step + tail), "normal", "lazy", "fifo", is_counted=True
+        key.workload(many, some, turns * step + tail), "normal", "lazy", "fifo", is_counted=True
     )
-    yield EmulatedRun(key.workload(many, rows + 5, step), "normal", "lazy", "fifo", is_counted=True)
+    yield EmulatedRun(key.workload(many, some, step), "normal", "lazy", "fifo", is_counted=True)
     # Blocks of W in both directions, the last of them in part; rows far apart in memory, NaN behind each.
     across = BLOCK + min(rows, _MOST_COLUMNS) + 3
     yield EmulatedRun(

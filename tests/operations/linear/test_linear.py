@@ -198,6 +198,18 @@ def test_no_weight_is_a_nan_and_every_input_differs():
     assert len({inputs.x.tobytes() + inputs.w.tobytes() for inputs in drawn.values()}) == len(ALL)
 
 
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_every_eighth_column_of_y_is_what_rounding_leaves(weights):
+    workload = LinearWorkload(4, 264, 1168, weights)
+    inputs = draw("normal", workload, seed=1)
+    found = expect(workload, inputs, where=every_row(workload)).rows["Y"]
+    left = found.honest[0][:, 5::8]
+
+    assert (np.abs(found.right[0][:, 5::8]) < 1e-12).all()
+    assert 0 < np.abs(left).max() < 1e-5
+    assert np.abs(np.delete(found.right[0], np.s_[5::8], axis=1)).mean() > 0.3
+
+
 def test_neighbouring_scales_are_far_apart():
     scale = draw("far_scales", LinearWorkload(2, 520, 640, "fp8b128"), seed=1).w_scale
 
