@@ -198,7 +198,7 @@ def _in_words(text: KernelText) -> Iterator[_Found]:
             yield kinds[word][0], place, kinds[word][1]
         elif word == "#":
             yield "a # within a line", place, _PLAIN
-        elif word == "[" and following == "[":
+        elif word == "[" and following == "[" and tuple(names[at + 2 : at + 5]) != _HARMLESS:
             yield "an attribute", place, "leave it out"
         elif word in _ON_DEVICE and not _is_function(names, at, macros):
             yield GLOBAL, place, _CONSTANT
@@ -209,6 +209,7 @@ def _in_words(text: KernelText) -> Iterator[_Found]:
 
 
 _ON_DEVICE = ("EF_DEV", "__device__")
+_HARMLESS = ("maybe_unused", "]", "]")  # the one attribute that changes nothing
 _SPECIFIERS = {
     *("static", "inline", "constexpr", "const", "extern", '"C"', "EF_DEV", "__device__", "__global__"),
     *("__forceinline__", "__noinline__"),
