@@ -276,5 +276,6 @@ def test_a_gpu_finds_every_way_of_dividing_k_right_and_times_it(text):
         found = [evaluator.collect()[1] for _ in range(asked)]
 
     assert asked >= len(ways)
-    assert [(each.status, each.reason) for each in found if each.status is not Status.CORRECT] == []
-    assert all(each.score_us for each in found)
+    right = (Status.CORRECT, Status.SCREENED)  # the latter where others are much faster
+    assert [(each.status, each.reason) for each in found if each.status not in right] == []
+    assert all(each.score_us for each in found if each.is_correct)

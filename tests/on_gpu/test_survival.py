@@ -1,5 +1,6 @@
 """Kernels with planted mistakes on a real GPU: each costs itself, and the next candidate is right."""
 
+import re
 import time
 
 import pytest
@@ -38,7 +39,7 @@ CASES = [
     ("leaves a NaN", Status.CORRECTNESS, "not finite"),
     ("drops the last key", Status.CORRECTNESS, "normal"),
     ("writes into K", Status.CORRECTNESS, "changed its input K"),
-    ("gives another result each time", Status.CORRECTNESS, "two runs"),
+    ("gives another result each time", Status.CORRECTNESS, "two runs|tiny_values"),  # by so much of either
 ]
 
 
@@ -52,7 +53,7 @@ def test_a_bad_kernel_costs_one_candidate(worker, spec, cubins, fault, status, r
     print(f"\n{fault}: {outcome.status} at {outcome.rung}: {outcome.reason}")
     print(f"the next one was right {time.monotonic() - known:.2f} s later")
     assert outcome.status is status
-    assert reason in outcome.reason
+    assert re.search(reason, outcome.reason)
     assert after.status is Status.CORRECT, after.reason
 
 
