@@ -316,7 +316,7 @@ class Operation:
     rearranged: Callable[..., Relation] | None = field(default=None, kw_only=True)
     # (test input, workload) -> inputs with the same right outputs at other values of further arguments, and
     # these as keywords of `arguments`; None: it takes none
-    rescaled: Callable[..., tuple[Any, Mapping[str, float]]] | None = field(default=None, kw_only=True)
+    rescale: Callable[..., tuple[Any, Mapping[str, float]]] | None = field(default=None, kw_only=True)
     device_reference: DeviceReference | None = field(default=None, kw_only=True)
 
     # ---- shapes to check a kernel on

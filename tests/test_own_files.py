@@ -291,7 +291,7 @@ def test_a_template_that_is_no_text_is_named(tmp_path) -> None:
 def test_operations_that_make_no_sense_are_an_error(monkeypatch) -> None:
     monkeypatch.setenv("EVOFLASH_OPERATIONS", "nonsense")
 
-    assert "EVOFLASH_OPERATIONS: 'nonsense': write name=module" in error_of(registry.load, "attention")
+    assert "EVOFLASH_OPERATIONS: 'nonsense': write name=module" in error_of(registry.load, "mine")
 
 
 def test_doctor_names_an_own_file_that_does_not_load(own) -> None:

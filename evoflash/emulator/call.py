@@ -59,7 +59,7 @@ class EmulatorRun:
     without: tuple[str, ...] = ()  # optional outputs whose pointer is null
     is_strided: bool = False  # tensors lie as their TensorSpec.spread and .gap say, see Placed
     is_displaced: bool = False  # tensors lie at drawn addresses, 16 bytes behind aligned ones
-    is_rescaled: bool = False  # another scale and inputs that make up for it, see Operation.rescaled
+    is_rescaled: bool = False  # another scale and inputs that make up for it, see Operation.rescale
     watched: tuple[int, ...] = ()  # lines whose callers are told apart, of a library built for that
 
     def __str__(self) -> str:
@@ -104,8 +104,8 @@ def run_calls(
     """
     operation, found = operation_of(workload), []
     scaling: Mapping[str, float] = {}
-    if run.is_rescaled and operation.rescaled:
-        scaled = [operation.rescaled(inputs, workload) for inputs in calls]
+    if run.is_rescaled and operation.rescale:
+        scaled = [operation.rescale(inputs, workload) for inputs in calls]
         calls, scaling = [inputs for inputs, _ in scaled], scaled[0][1]
     specs, inputs = operation.tensors(workload), calls[0]
     with emulator.Memory(np.random.default_rng(run.seed) if run.is_displaced else None) as memory:

@@ -31,7 +31,7 @@ def coverage_of(subject: KernelUnderTest, runs: Sequence[OneRun]) -> Coverage:
     if not whole:
         return NOTHING
     compared = (*_with_reference(whole), *_with_each_other(whole))
-    return Coverage(compared, tuple(_seen(whole)), tuple(_left_open(subject, whole)))
+    return Coverage(compared, tuple(_sights(whole)), tuple(_left_open(subject, whole)))
 
 
 def _with_reference(runs: Sequence[OneRun]) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _with_each_other(runs: Sequence[OneRun]) -> Iterator[str]:
         )
 
 
-def _seen(runs: Sequence[OneRun]) -> Iterator[str]:
+def _sights(runs: Sequence[OneRun]) -> Iterator[str]:
     def total(name: str) -> int:
         return sum(one.ending.value.counters.get(name, 0) for one in runs if one.ending.value)
 

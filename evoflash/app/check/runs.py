@@ -252,7 +252,7 @@ def plan(
     for at, (delivery, schedule) in enumerate(choices):
         without = optional if at % 4 == 2 else ()
         is_strided = workload is not None and at % 4 == 1
-        is_rescaled = operation.rescaled is not None and workload is not None and at % 2 == 1
+        is_rescaled = operation.rescale is not None and workload is not None and at % 2 == 1
         run = EmulatorRun(
             *(delivery, schedule, seed + at, CPU_LIMIT_S, registers, without, is_strided),
             is_rescaled=is_rescaled,
