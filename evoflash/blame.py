@@ -14,7 +14,7 @@ from multiprocessing import reduction
 from typing import Any
 
 
-class Begun(IntEnum):
+class CallStage(IntEnum):
     """What of a candidate had begun when a process died."""
 
     NOTHING = 0
@@ -34,11 +34,11 @@ class BlameNotes:
         else:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
 
-    def progress(self, call: int) -> Begun:
+    def progress(self, call: int) -> CallStage:
         """What has begun in the call of this number."""
-        return Begun((os.pread(self._file.fileno(), 1, call) or b"\0")[0])
+        return CallStage((os.pread(self._file.fileno(), 1, call) or b"\0")[0])
 
-    def write(self, call: int, begun: Begun) -> None:
+    def write(self, call: int, begun: CallStage) -> None:
         """Note it."""
         os.pwrite(self._file.fileno(), bytes([begun]), call)
 
@@ -55,7 +55,7 @@ class BlameNotes:
 
 _notes: BlameNotes | None = None  # of the pool that this process belongs to
 _call = 0
-_begun = Begun.NOTHING
+_begun = CallStage.NOTHING
 
 
 def note_in(notes: BlameNotes) -> None:
@@ -68,27 +68,27 @@ def begin_call(number: int) -> None:
     """A call of this number begins; nothing of a candidate has."""
     global _call
     _call = number
-    _note(Begun.NOTHING)
+    _note(CallStage.NOTHING)
 
 
 def begin_kernel() -> None:
     """A candidate's kernel is about to be launched: from here to the end of the call all is laid to it."""
-    if _begun is not Begun.KERNEL:
-        _note(Begun.KERNEL)
+    if _begun is not CallStage.KERNEL:
+        _note(CallStage.KERNEL)
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
     """Inside, a compiler reads a candidate's text in this process."""
     before = _begun
-    _note(max(before, Begun.COMPILER))
+    _note(max(before, CallStage.COMPILER))
     try:
         yield
     finally:
         _note(before)
 
 
-def _note(begun: Begun) -> None:
+def _note(begun: CallStage) -> None:
     global _begun
     _begun = begun
     if _notes is not None:

@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 
 import pebble
 
-from evoflash.blame import Begun, BlameNotes, begin_call, note_in
+from evoflash.blame import BlameNotes, CallStage, begin_call, note_in
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
 from evoflash.spawning import spawning
@@ -190,7 +190,7 @@ class IsolatedPool:
         else:
             _settle(call, error, None if error or done.cancelled() else done.result(), begun=begun)
 
-    def _lose(self, call: _Call, error: BaseException, begun: Begun = Begun.NOTHING) -> None:
+    def _lose(self, call: _Call, error: BaseException, begun: CallStage = CallStage.NOTHING) -> None:
         """Make the call again if this was its first try: its process or pool ended for another reason."""
         call.inner, call.tries = None, call.tries - 1
         if call.tries:
@@ -301,15 +301,15 @@ def _parent_and_cpu_s(pid: int) -> tuple[int, float] | None:
         return None
 
 
-def _is_of_candidate(error: BaseException, begun: Begun) -> bool:
+def _is_of_candidate(error: BaseException, begun: CallStage) -> bool:
     """Whether the call ended by what would come again: what it raised, or a crash of a candidate."""
     if isinstance(error, pebble.ProcessExpired):
-        return begun is not Begun.NOTHING and error.exitcode not in _KILLED
+        return begun is not CallStage.NOTHING and error.exitcode not in _KILLED
     return not isinstance(error, BrokenProcessPool)
 
 
 def _settle(
-    call: _Call, error: BaseException | None, value: Any = None, *, begun: Begun = Begun.NOTHING
+    call: _Call, error: BaseException | None, value: Any = None, *, begun: CallStage = CallStage.NOTHING
 ) -> None:
     if not call.answer.set_running_or_notify_cancel():
         return
@@ -357,7 +357,7 @@ def _why_none_starts(error: BaseException) -> str:
     return f"{_NONE_STARTS} ({cause.strerror or cause}): {remedy}, `evoflash doctor` tries it."
 
 
-def _death(exit_code: int | None, begun: Begun) -> Ending[Any]:
+def _death(exit_code: int | None, begun: CallStage) -> Ending[Any]:
     """Whom a dead process is laid to. A compiler that was killed from outside, again and again, ran out of
     something that the machine lacks; a kernel may have caused that itself.
     """
@@ -365,9 +365,9 @@ def _death(exit_code: int | None, begun: Begun) -> Ending[Any]:
     if exit_code is not None and exit_code < 0:
         said = f"died of signal {-exit_code}"
     match begun:
-        case Begun.KERNEL:
+        case CallStage.KERNEL:
             return Ending(None, Status.RUNTIME, f"the process {said}")
-        case Begun.COMPILER if exit_code not in _KILLED:
+        case CallStage.COMPILER if exit_code not in _KILLED:
             return Ending(None, Status.COMPILE, f"the compiler {said}")
         case _:
             return Ending(None, Status.RUNTIME, f"the process {said}", is_of_machine=True)
