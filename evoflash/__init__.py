@@ -58,6 +58,7 @@ ground:
                    cache fails
     settings       What a person has set, by environment variables and config files
     home           A person's own folders on this system, or one line where the system knows of no home
+    blame          Notes what of a candidate has begun in a process, for whoever asks what it died of
     errors         The errors that evoflash raises at people
     extras         What pip is asked for to install one of evoflash's extras
     runtime/       What exported kernels need on the machine of their user

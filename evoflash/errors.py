@@ -21,6 +21,10 @@ class EvoflashError(Exception):
 
     exit_code = 1
 
+    def __str__(self) -> str:
+        """In one line, whatever the text of somebody's that it quotes."""
+        return " ".join(super().__str__().splitlines())
+
 
 class UsageError(EvoflashError):
     """The user asked for something that does not exist or cannot be."""

@@ -230,9 +230,8 @@ class Baseline:
 
 
 ALL_SEEDS = -1
-NO_SEARCHES = frozenset(
-    {"remeasure", "baselines", "archive", "evaluate", "verify"}
-)  # strategies of other runs
+# Strategies of runs that are no search: commands store what they evaluate as runs of their own.
+NO_SEARCHES = frozenset({"remeasure", "baselines", "archive", "evaluate", "verify"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +296,9 @@ class RunStart:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One search; `number` counts the runs of the same key, from 1."""
+    """One search. `id` is the number that people are shown; `number` counts the runs of one key, from 1, and
+    is more than 1 after --fresh and merging.
+    """
 
     id: int
     key: RunKey
@@ -328,8 +329,8 @@ class Run:
 
     def as_dict(self) -> dict[str, Any]:
         """Which run it is, for JSON."""
-        rest = {name: getattr(self, name) for name in ("number", "gpu_hash", "budget", "created")}
-        return {"id": self.id, "key": self.key.as_dict(), **rest}
+        rest = {name: getattr(self, name) for name in ("gpu_hash", "budget", "created")}
+        return {"id": self.id, "key": self.key.as_dict(), "attempt": self.number, **rest}
 
 
 def faster(best: Evaluation | None, other: Evaluation) -> Evaluation | None:

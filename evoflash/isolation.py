@@ -21,10 +21,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pebble
 
+from evoflash.blame import BlameNotes, CallStage, begin_call, note_in
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
 from evoflash.spawning import spawning
@@ -36,7 +37,8 @@ _KILL_AFTER_S = 0.0
 # Pebble 5.2 gives up its whole pool when a process dies before the message that it took a task was read: a
 # race of its threads. The calls under way are then made again in a new pool; a call that breaks two
 # pools is no accident.
-# The same is done for a call whose process was killed from outside, as the system does when memory runs out.
+# The same is done for a call whose process was killed from outside, as the system does when memory runs out,
+# and for one whose process died before anything of a candidate had begun in it.
 _TRIES = 2
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM)  # exit codes that no crash leaves
 _LOOK_EVERY_S = 0.05
@@ -51,11 +53,16 @@ _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True, slots=True)
 class Ending(Generic[T]):
-    """How a call in another process ended: with a value, or with a status and a reason of one line."""
+    """How a call in another process ended: with a value, or with a status and a reason of one line.
+
+    `is_of_machine`: its processes died again and again before a compiler or a kernel began in them, so that
+    this is nothing to lay to a candidate.
+    """
 
     value: T | None
     status: Status = Status.CORRECT
     reason: str = ""
+    is_of_machine: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +73,7 @@ class _Call:
     arguments: tuple[Any, ...]
     timeout_s: float
     answer: "Future[Any]"
+    number: int = 0
     tries: int = _TRIES
     inner: "Future[Any] | None" = None
     deadline_s: float | None = None  # of time.monotonic(), once it runs
@@ -89,8 +97,10 @@ class IsolatedPool:
         pebble.CONSTS.term_timeout = _KILL_AFTER_S
         for name in _ONE_THREAD:
             os.environ.setdefault(name, "1")  # for new processes: this one has loaded its BLAS
+        self._notes, self._numbers = BlameNotes(), itertools.count()
+        begin = (self._notes, initializer, initargs)
         self._make: Callable[[], pebble.ProcessPool] = lambda: pebble.ProcessPool(
-            max_workers, initializer=_begin, initargs=(initializer, initargs), context=spawning()
+            max_workers, initializer=_begin, initargs=begin, context=spawning()
         )
         self._pool = self._make()
         self._begun_s: float | None = None  # when the pool got its first call, of time.monotonic()
@@ -106,9 +116,10 @@ class IsolatedPool:
 
     def submit(self, function: Callable[..., T], *args: Any, timeout_s: float) -> "Future[Ending[T]]":
         """Call the function in a process. An exception that it raises is raised by the future's result();
-        death of the process is an Ending with Status.RUNTIME, no answer in time one with Status.TIMEOUT.
+        death of the process is an Ending with Status.RUNTIME (Status.COMPILE where a compiler ran in it), no
+        answer in time one with Status.TIMEOUT.
         """
-        call = _Call(function, args, timeout_s, Future())
+        call = _Call(function, args, timeout_s, Future(), number=next(self._numbers))
         self._under_way[call] = None
         call.answer.add_done_callback(lambda _: self._under_way.pop(call, None))
         self._waiting.put(call)
@@ -131,6 +142,7 @@ class IsolatedPool:
         for process in processes:  # a compiler that the process had started would go on
             with contextlib.suppress(OSError):  # nothing is left of its group
                 os.killpg(process, signal.SIGKILL)
+        self._notes.close()
 
     def _serve(self) -> None:
         while not self._is_closed:
@@ -157,7 +169,7 @@ class IsolatedPool:
                 self._pool, self._begun_s, self._has_run = self._make(), None, False
             if self._begun_s is None:
                 self._begun_s = time.monotonic()
-            call.inner = self._pool.schedule(call.function, args=call.arguments)
+            call.inner = self._pool.schedule(_make_call, args=(call.number, call.function, *call.arguments))
         except (
             RuntimeError
         ) as error:  # BrokenProcessPool is one: nothing can be started, or it broke just now
@@ -172,18 +184,19 @@ class IsolatedPool:
         if call.inner is not done:  # it was rescued before
             return
         error = None if done.cancelled() else done.exception()
-        if not call.is_late and _is_from_outside(error):
-            self._lose(call, error)
+        begun = self._notes.progress(call.number)
+        if not call.is_late and error is not None and not _is_of_candidate(error, begun):
+            self._lose(call, error, begun)
         else:
-            _settle(call, error, None if error or done.cancelled() else done.result())
+            _settle(call, error, None if error or done.cancelled() else done.result(), begun=begun)
 
-    def _lose(self, call: _Call, error: BaseException) -> None:
+    def _lose(self, call: _Call, error: BaseException, begun: CallStage = CallStage.NOTHING) -> None:
         """Make the call again if this was its first try: its process or pool ended for another reason."""
         call.inner, call.tries = None, call.tries - 1
         if call.tries:
             self._waiting.put(call)
         else:
-            _settle(call, error)
+            _settle(call, error, begun=begun)
 
     def _end_late_calls(self) -> None:
         for call in list(self._under_way):
@@ -222,7 +235,7 @@ class IsolatedPool:
         self.close()
 
 
-def _begin(initializer: Callable[..., None] | None, initargs: tuple[Any, ...]) -> None:
+def _begin(notes: BlameNotes, initializer: Callable[..., None] | None, initargs: tuple[Any, ...]) -> None:
     """Leave Ctrl-C and SIGTERM to the parent, and die with it even when it is killed. Lead a process group:
     what this process starts can then be ended with it.
 
@@ -233,8 +246,15 @@ def _begin(initializer: Callable[..., None] | None, initargs: tuple[Any, ...]) -
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.setpgid(0, 0)
     die_with_parent()
+    note_in(notes)
     if initializer is not None:
         initializer(*initargs)
+
+
+def _make_call(number: int, function: Callable[..., T], *args: Any) -> T:
+    """The call, in a process of the pool, which notes what of a candidate begins in it."""
+    begin_call(number)
+    return function(*args)
 
 
 def die_with_parent() -> None:
@@ -281,25 +301,38 @@ def _parent_and_cpu_s(pid: int) -> tuple[int, float] | None:
         return None
 
 
-def _is_from_outside(error: BaseException | None) -> TypeGuard[BaseException]:
-    is_killed = isinstance(error, pebble.ProcessExpired) and error.exitcode in _KILLED
-    return is_killed or isinstance(error, BrokenProcessPool)
+def _is_of_candidate(error: BaseException, begun: CallStage) -> bool:
+    """Whether the call ended by what would come again: what it raised, or a crash of a candidate."""
+    if isinstance(error, pebble.ProcessExpired):
+        return begun is not CallStage.NOTHING and error.exitcode not in _KILLED
+    return not isinstance(error, BrokenProcessPool)
 
 
-def _settle(call: _Call, error: BaseException | None, value: Any = None) -> None:
+def _settle(
+    call: _Call, error: BaseException | None, value: Any = None, *, begun: CallStage = CallStage.NOTHING
+) -> None:
     if not call.answer.set_running_or_notify_cancel():
         return
     if call.is_late:
         late = f"no answer within {call.timeout_s:g} s; its process was killed"
         call.answer.set_result(Ending(None, Status.TIMEOUT, late))
     elif isinstance(error, pebble.ProcessExpired):
-        call.answer.set_result(Ending(None, Status.RUNTIME, _death(error.exitcode)))
+        call.answer.set_result(_death(error.exitcode, begun))
     elif isinstance(error, BrokenProcessPool):
         call.answer.set_exception(DeviceError(_why_none_starts(error)))
     elif error is not None:
         call.answer.set_exception(error)
     else:
         call.answer.set_result(Ending(value))
+
+
+def raise_if_of_machine(ending: Ending[Any]) -> None:
+    """DeviceError where processes died before anything of a candidate began: that is no outcome of it."""
+    if ending.is_of_machine:
+        raise DeviceError(
+            f"worker processes die before a kernel begins in them ({ending.reason}): free memory, or empty "
+            "the cache folder that `evoflash doctor` names. What was stored is kept."
+        )
 
 
 _NONE_STARTS = "worker processes, in which kernels are compiled and run, cannot be started"
@@ -324,10 +357,20 @@ def _why_none_starts(error: BaseException) -> str:
     return f"{_NONE_STARTS} ({cause.strerror or cause}): {remedy}, `evoflash doctor` tries it."
 
 
-def _death(exit_code: int | None) -> str:
+def _death(exit_code: int | None, begun: CallStage) -> Ending[Any]:
+    """Whom a dead process is laid to. A compiler that was killed from outside, again and again, ran out of
+    something that the machine lacks; a kernel may have caused that itself.
+    """
+    said = f"ended with exit code {exit_code}"
     if exit_code is not None and exit_code < 0:
-        return f"the process died of signal {-exit_code}"
-    return f"the process ended with exit code {exit_code}"
+        said = f"died of signal {-exit_code}"
+    match begun:
+        case CallStage.KERNEL:
+            return Ending(None, Status.RUNTIME, f"the process {said}")
+        case CallStage.COMPILER if exit_code not in _KILLED:
+            return Ending(None, Status.COMPILE, f"the compiler {said}")
+        case _:
+            return Ending(None, Status.RUNTIME, f"the process {said}", is_of_machine=True)
 
 
 # ---- threads and the queue before them

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from waiting import until
 
+from evoflash.blame import begin_kernel
 from evoflash.evaluation import Rung, Status, Timing
 from evoflash.gpu.launcher import cuda_errors
 from evoflash.gpu.process.finals import FinalReport
@@ -41,6 +42,7 @@ def check(task):
         (Path(folder) / f"gpu{gpu()}").touch()
         until(lambda: len(list(Path(folder).glob("gpu*"))) == 2, what="a task on each GPU")
     if what == "crash" and folder in ("", gpu()):
+        begin_kernel()
         os.abort()
     if what in ("kill once", "kill"):
         note = Path(folder) / "killed"

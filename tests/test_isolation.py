@@ -17,8 +17,10 @@ from places import environment
 from tables import data
 from waiting import LIMIT_S, is_alive, until
 
+from evoflash.blame import begin_kernel, compiling
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Status
+from evoflash.evaluators.pipeline import preparation_of
 from evoflash.isolation import Ending, IsolatedPool
 
 
@@ -219,7 +221,57 @@ def test_a_call_whose_processes_are_killed_again_and_again_is_a_failure(pool, tm
         for process in noted(tmp_path, count):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-    assert call.result(timeout=LIMIT_S) == Ending(None, Status.RUNTIME, "the process died of signal 9")
+    expected = Ending(None, Status.RUNTIME, "the process died of signal 9", is_of_machine=True)
+    assert call.result(timeout=LIMIT_S) == expected
+
+
+# ---- what a dead process is laid to
+
+
+def die_in(folder, part):
+    """Leave a note of this process, then die in that part of a candidate's way, or before any of it."""
+    (Path(folder) / str(os.getpid())).touch()
+    if part == "compiler":
+        with compiling():
+            os.abort()
+    if part == "kernel":
+        begin_kernel()
+    if part == "judgement":
+        begin_kernel()
+        with compiling():
+            pass
+    os.abort()
+
+
+@pytest.mark.parametrize(
+    ("part", "tries", "expected"),
+    [
+        ("nothing", 2, Ending(None, Status.RUNTIME, "the process died of signal 6", is_of_machine=True)),
+        ("compiler", 1, Ending(None, Status.COMPILE, "the compiler died of signal 6")),
+        ("kernel", 1, Ending(None, Status.RUNTIME, "the process died of signal 6")),
+        ("judgement", 1, Ending(None, Status.RUNTIME, "the process died of signal 6")),
+    ],
+)
+def test_a_death_before_a_candidate_began_is_tried_again_and_laid_to_the_machine(
+    pool, tmp_path, part, tries, expected
+):
+    assert pool.submit(die_in, str(tmp_path), part, timeout_s=LIMIT_S).result() == expected
+    assert len(list(tmp_path.iterdir())) == tries
+
+
+def test_what_began_in_an_earlier_call_of_a_process_is_not_of_this_one(pool):
+    pool.submit(begin_kernel, timeout_s=LIMIT_S).result()
+    assert pool.submit(leave, 3, timeout_s=LIMIT_S).result().is_of_machine
+
+
+@pytest.mark.parametrize("part", ["nothing", "kernel"])
+def test_a_process_that_dies_before_the_kernel_began_is_no_outcome_of_a_genome(pool, tmp_path, part):
+    ending = pool.submit(die_in, str(tmp_path), part, timeout_s=LIMIT_S).result()
+    if part == "nothing":
+        with pytest.raises(DeviceError, match="die before a kernel begins in them"):
+            preparation_of(ending)
+    else:
+        assert preparation_of(ending).failure.status is Status.RUNTIME
 
 
 def note_then_wait_for_word(folder, word):

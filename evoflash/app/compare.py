@@ -37,7 +37,7 @@ from evoflash.gpu.timing.paired import (
     run_sequential_test,
 )
 from evoflash.gpu.timing.protocols import CALL, Pace, TimingProtocol
-from evoflash.isolation import IsolatedPool
+from evoflash.isolation import IsolatedPool, raise_if_of_machine
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.notices import say, working
@@ -325,4 +325,5 @@ def _in_gpu_process(run: ComparisonRun) -> ComparisonResult:
     """The outcome, from a process of its own: a kernel that crashes or hangs there ends in one line here."""
     with IsolatedPool(1, initializer=launcher.warm_up) as pool:
         ending = pool.submit(compare_kernels, run, timeout_s=_LIMIT_S).result()
+    raise_if_of_machine(ending)
     return ending.value or ComparisonResult(failure=f"{ending.status}, {ending.reason}")

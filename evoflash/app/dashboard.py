@@ -95,7 +95,7 @@ def write(
         with warnings.catch_warnings():  # Optuna calls names of metrics an experiment
             warnings.simplefilter("ignore")
             study.set_metric_names([_metric(history)])
-        for name, text in {"time": "us", **said}.items():
+        for name, text in {"time": "us", "run": str(run.id), **run.made_with, **said}.items():
             study.set_user_attr(name, text)
         study.add_trials(trials)
         storage.remove_session()
@@ -232,6 +232,9 @@ def _attributes(number: int, proposal: Proposal, evaluation: Evaluation) -> dict
     known = {
         "evaluation": number,
         "genome": evaluation.genome.id,
+        "family_version": evaluation.genome.version,
+        "basis": str(evaluation.basis),
+        "model_version": evaluation.model_version,
         "status": str(evaluation.status),
         "rung": str(evaluation.rung),
         "reason": evaluation.reason,

@@ -20,14 +20,6 @@ from evoflash.store.integrity import Health, check_database
 from evoflash.store.standing import ComputeCost, RunStatus, standings
 from evoflash.store.store import Store
 
-# Strategies of runs that are no search: commands store what they evaluate as runs of their own.
-NO_SEARCH = ("remeasure", "baselines", "archive", "evaluate", "verify")
-
-
-def is_search(run: Run) -> bool:
-    """Whether a search began it, and not a command that evaluates kernels it is given."""
-    return run.key.strategy not in NO_SEARCH
-
 
 def find_run(
     store: Store,
@@ -54,7 +46,7 @@ def find_run(
                 f"run {run.id} is of {run.key.problem} on {run.key.gpu}: leave --problem and --gpu out."
             )
         return run
-    searches = [run for run in store.runs() if is_search(run) and does_fit(run)]
+    searches = [run for run in store.runs() if run.key.is_search and does_fit(run)]
     if replayed is not None:
         searches = [run for run in searches if (run.key.basis is Basis.REPLAYED) is replayed]
     if not searches:
@@ -152,7 +144,7 @@ def list_runs(db: str, price_per_hour: float | None = None, *, every: bool = Fal
     price = parse_price(price_per_hour)
     with closing_database(db, read_only=True) as database:
         found = standings(database)
-    shown = [each for each in found if every or is_search(each.run)]
+    shown = [each for each in found if every or each.run.key.is_search]
     return RunList(tuple(shown), price, left_out=len(found) - len(shown))
 
 
@@ -204,7 +196,7 @@ def _check_searched(db: str) -> None:
 
 def _current_runs(database: Database) -> list[RunStatus]:
     every = standings(database)
-    searches = [each for each in every if is_search(each.run)]
+    searches = [each for each in every if each.run.key.is_search]
     found = [each for each in every if each.process is not None] or (searches or every)[:1]
     if not found:
         raise NoKernelError("nothing was searched in this database yet: run `evoflash search`.")

@@ -5,13 +5,15 @@ astray can take the process with it, so candidates of unknown quality belong in 
 builds.
 """
 
+import _ctypes
 import ctypes
 import json
 import math
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +23,7 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import DTypeLike
 
+from evoflash.blame import begin_kernel
 from evoflash.emulator.code_lines import first_lines, lines_of
 from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels.gxx import runtime
@@ -178,8 +181,10 @@ def run_launch(
     request.registers = registers
     request.cpu_limit_s = cpu_limit_s
     request.watched = (*watched[:_MOST_WATCHED], *(0,) * (_MOST_WATCHED - len(watched)))
-    with _one_launch:
-        answer: dict[str, Any] = json.loads(_runtime().efemu_launch(ctypes.byref(request)))
+    with _one_launch, _hold(library):
+        launched = _runtime().efemu_launch
+        begin_kernel()
+        answer: dict[str, Any] = json.loads(launched(ctypes.byref(request)))
     if "error" in answer:
         raise UsageError(f"the kernel cannot be launched: {answer['error']}.")
     known = _with_lines(library, answer["call_sites"])
@@ -189,6 +194,23 @@ def run_launch(
         sites=tuple(Site(_line(line, known), *raw) for line, *raw in answer["sites"]),
         seconds=answer["seconds"],
     )
+
+
+@contextmanager
+def _hold(library: Path) -> Iterator[None]:
+    """The library is loaded inside: one that takes the process with it as it loads did so before its kernel
+    began. The runtime says what is wrong with one that cannot be loaded.
+    """
+    _runtime()  # whose functions it takes
+    try:
+        handle = ctypes.CDLL(str(library))._handle
+    except OSError:
+        handle = None
+    try:
+        yield
+    finally:
+        if handle is not None:
+            _ctypes.dlclose(handle)
 
 
 class _LaunchRequest(ctypes.Structure):

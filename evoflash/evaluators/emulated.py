@@ -23,7 +23,7 @@ from evoflash.evaluators.prepare import (
     rivals,
     with_preflight,
 )
-from evoflash.isolation import Ending
+from evoflash.isolation import Ending, raise_if_of_machine
 from evoflash.perf_model import model_version
 from evoflash.problem import Problem
 from evoflash.space import Genome
@@ -112,6 +112,7 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
 
 
 def _failure_of(ending: Ending[PreparationFailure | None]) -> PreparationFailure | None:
+    raise_if_of_machine(ending)
     if ending.status is Status.CORRECT:
         return ending.value
     return PreparationFailure(ending.status, Rung.PREFLIGHT, ending.reason)

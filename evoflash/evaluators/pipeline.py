@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, PreparationFailure, prepare
-from evoflash.isolation import Ending, IsolatedPool
+from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.operation import Workload
@@ -246,10 +246,13 @@ class PreparingEvaluator(ABC, Generic[T]):
 
 
 def preparation_of(ending: Ending[Preparation]) -> Preparation:
-    """What a worker process prepared; where it died or hung, a failure that says so."""
-    return ending.value or Preparation(
-        failure=PreparationFailure(ending.status, Rung.PREFLIGHT, ending.reason)
-    )
+    """What a worker process prepared; where it died or hung over the genome, a failure that says so.
+
+    DeviceError where processes die before anything of the genome has begun.
+    """
+    raise_if_of_machine(ending)
+    rung = Rung.COMPILE if ending.status is Status.COMPILE else Rung.PREFLIGHT
+    return ending.value or Preparation(failure=PreparationFailure(ending.status, rung, ending.reason))
 
 
 class Duplicates:

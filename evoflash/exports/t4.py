@@ -18,7 +18,7 @@ def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     """Writes the file. UsageError where the database has no search that evaluated the kernel."""
     family = load_family(exported.genome.family)
     run, evaluations = _evaluations(exported)
-    results = t4_results(family.params, evaluations, run.made_with)
+    results = t4_results(family.params, evaluations, run.made_with, run=run.id)
     write_text(path, json.dumps(results, indent=1) + "\n")
     search = f"{run.key.search_name}, seed {run.key.seed}"
     say(f"{path.name} has run {run.id}: {search}, {len(evaluations)} results.")

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.blame import begin_kernel
 from evoflash.errors import DeviceError, UsageError
 from evoflash.extras import install
 from evoflash.gpu import driver
@@ -194,6 +195,7 @@ class LoadedKernel:
 
     def enqueue(self, arguments: tuple[np.generic, ...]) -> None:
         """Launch on the current stream; returns before the kernels have run."""
+        begin_kernel()
         for kernel, launch in self._launches:
             if driver.is_plain(launch):
                 kernel(launch.grid, launch.block, arguments, shared_mem=launch.smem_bytes)
@@ -202,6 +204,7 @@ class LoadedKernel:
 
     def enqueue_packed(self, arguments: PackedArguments) -> None:
         """As enqueue(), in a third of the host's time."""
+        begin_kernel()
         for kernel, launch in self._launches:
             _enqueue(kernel, launch, arguments)
 

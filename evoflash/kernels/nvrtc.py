@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evoflash.blame import compiling
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate
 from evoflash.extras import install
@@ -121,7 +122,8 @@ def _compile(candidate: Candidate, key: str) -> tuple[Build, bytes]:
     program = nvrtc.createProgram(candidate.source, f"{candidate.genome.family}.cu", texts, names)
     started = time.perf_counter()
     try:
-        nvrtc.compileProgram(program, options(candidate.compile_key.arch))
+        with compiling():
+            nvrtc.compileProgram(program, options(candidate.compile_key.arch))
         ok = True
     except nvrtc.NVRTCError:
         ok = False

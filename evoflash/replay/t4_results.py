@@ -42,18 +42,24 @@ _SAME_IN_ALL = ("family", "family_version", "problem", "gpu", "basis")
 
 
 def t4_results(
-    params: Sequence[Param], evaluations: Sequence[Evaluation], made_with: Mapping[str, str]
+    params: Sequence[Param],
+    evaluations: Sequence[Evaluation],
+    made_with: Mapping[str, str],
+    *,
+    run: int | None = None,
 ) -> Json:
-    """The content of a results file; times are in milliseconds, as T4's. `made_with`: of the run's own
-    extensions, which each result names.
+    """The content of a results file; times are in milliseconds, as T4's. `made_with`, named by each result,
+    is of the run, as is its number in the database.
     """
+    of_run = {"run": run, "made_with": dict(made_with)}
+    noted = {name: value for name, value in of_run.items() if value}
     return {
         "schema_version": _VERSION,
-        "results": [_result(params, each, made_with) for each in evaluations],
+        "results": [_result(params, each, noted) for each in evaluations],
     }
 
 
-def _result(params: Sequence[Param], evaluation: Evaluation, made_with: Mapping[str, str]) -> Json:
+def _result(params: Sequence[Param], evaluation: Evaluation, of_run: Json) -> Json:
     values, is_timed = evaluation.genome.as_dict(), evaluation.learnt_us is not None
     inactive = [param.name for param in params if param.name not in values]
     name = ESTIMATED_TIME if evaluation.is_estimate else TIME
@@ -83,7 +89,7 @@ def _result(params: Sequence[Param], evaluation: Evaluation, made_with: Mapping[
             "score_us": evaluation.learnt_us,  # dividing by 1000 and multiplying again is not exact
             "is_lower_bound": evaluation.is_censored,
             "inactive": inactive,
-            **({"made_with": dict(made_with)} if made_with else {}),
+            **of_run,
         },
     }
     result["evoflash"]["digest"] = digest_of(result)

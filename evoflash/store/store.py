@@ -218,7 +218,7 @@ class Store:
         run = rows.run_of(row)
         if not self.database.run_locks.take(run.id):
             raise StoreError(
-                f"run {run.number} is being continued by another process: wait for it to end, or give this "
+                f"run {run.id} is being continued by another process: wait for it to end, or give this "
                 "search a --seed of its own."
             )
         return run

@@ -54,7 +54,7 @@ def _say_left_out(found: RunList, console: Console) -> None:
 def _cells(standing: RunStatus, price_per_hour: float | None) -> tuple[str, ...]:
     run, key = standing.run, standing.run.key
     of = f"/{run.budget}" if run.budget else ""
-    search = f"{key.search_name} seed {key.seed} no. {run.number}"
+    search = f"{key.search_name} seed {key.seed}{', begun again' * (run.number > 1)}"
     began = run.created[:16].replace("T", " ")
     done = f"{standing.evaluated}{of}"
     what = (str(run.id), run.name, problem_name(key.problem), key.gpu, key.basis.value, search, done)

@@ -1,8 +1,9 @@
 """Fuzzes readers of files: each changed input ends in an answer or one line, in time, and stays as it is.
 
-    python -m scripts.validation.fuzz_readers --inputs 2000 -o scripts/validation/records/fuzz-readers.json
+    python -m scripts.validation.fuzz_readers --inputs 250 -o scripts/validation/records/fuzz-readers.json
 
-Inputs are whole files of each kind, with bytes, numbers, words and lines changed or cut off. What a reader
+Inputs are whole files of each kind, with bytes, numbers, words and lines changed or cut off; `--inputs` of
+each kind are read, all of them in this process, some twenty a second. What a reader
 raises at people is an EvoflashError of one line; any other exception, a reading that takes longer than the
 limit, and a file that was written to, is a finding. Nothing is repaired here.
 """
@@ -10,6 +11,7 @@ limit, and a file that was written to, is a finding. Nothing is repaired here.
 import argparse
 import gzip
 import json
+import os
 import random
 import signal
 import sqlite3
@@ -21,13 +23,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import typer
+
+from evoflash.app.mix import read_problems
 from evoflash.app.verify.claim_sources import ClaimSelector, claim_of
+from evoflash.cli.options import defaults_of
+from evoflash.cli.program import app
 from evoflash.errors import EvoflashError
 from evoflash.kernels.family import read_family
-from evoflash.kernels.standalone import export_values
-from evoflash.paths import TEMPLATES
+from evoflash.kernels.standalone import export_values, genome_of
+from evoflash.paths import GPUS, TEMPLATES
 from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import read_recording
+from evoflash.settings import by_key, lookup
+from evoflash.specs import load_gpu, read_gpu
 from evoflash.store.store import open_store
 from scripts.records import command, write_record
 
@@ -37,6 +46,24 @@ _WORDS = (
     *(b"", b"0", b"-1", b"1e400", b"NaN", b"null", b"true", b"[]", b"{}", b'"x"', b"\x00", b"\xff\xfe"),
     *(b"9" * 30, b"[" * 3000, b"{{", b"=", b",", b"b=1,h=1", b"Infinity", "é".encode()),
 )
+
+
+_CONFIG = b"""gpu = "h100"
+budget = 30
+quiet = true
+extensions = ["a", "b"]
+
+[search]
+problem = "b=1,h=8,s=512,d=64"
+budget = 100
+strategy = "evolution"
+
+[runs]
+json = true
+
+[runs.rename]
+db = "runs.db"
+"""
 
 
 def changed(text: bytes, rng: random.Random) -> bytes:
@@ -81,6 +108,27 @@ def t4_text() -> bytes:
     ).encode()
 
 
+def row_text() -> bytes:
+    """A row of a leaderboard."""
+    genome, _, _ = genome_of("flash_simt", [], problem="mission", gpu="l4")
+    row = {
+        "family": "flash_simt",
+        "values": genome.as_dict(),
+        "problem": "mission",
+        "gpu": "l4",
+        "score_us": 12.5,
+    }
+    return json.dumps([{**row, "basis": "measured", "registers": 64}]).encode()
+
+
+def t4_claim_text() -> bytes:
+    """A T4 result that names its kernel."""
+    file = json.loads(t4_text())
+    ours = {"family": "flash_simt", "problem": "mission", "gpu": "l4", "basis": "measured"}
+    file["results"] = [{**file["results"][0], "evoflash": ours}]
+    return json.dumps(file).encode()
+
+
 def database_bytes(folder: Path) -> bytes:
     """A database with a run."""
     path = folder / "good.db"
@@ -104,6 +152,30 @@ def read_problem(path: Path) -> None:
     parse_problem(path.read_bytes().decode("utf-8", "replace"))
 
 
+def read_config(path: Path) -> None:
+    """As every command reads it: the settings, and the tables of all commands."""
+    before = os.environ.get("EVOFLASH_CONFIG")
+    os.environ["EVOFLASH_CONFIG"] = str(path)
+    try:
+        program = app()
+        defaults_of(program.commands, typer.Context(program))
+        for key in by_key():
+            lookup(key)
+    finally:
+        os.environ.pop("EVOFLASH_CONFIG")
+        if before is not None:
+            os.environ["EVOFLASH_CONFIG"] = before
+
+
+def read_header(path: Path) -> None:
+    """A family, its space and the launches of its first genomes."""
+    family, gpu, problem = read_family(path), load_gpu("l4"), parse_problem("mission")
+    space = family.space(problem.compile_keys(gpu.arch), gpu)
+    for seed in family.seeds_for(problem, space, gpu)[:2]:
+        space.is_valid(seed)
+        family.launches(seed, problem.workloads[0], gpu)
+
+
 def readers(folder: Path) -> dict[str, tuple[str, bytes, Callable[[Path], object]]]:
     """By kind: a file's name, a whole content, and what reads it."""
     kernel = export_values("flash_simt", [], problem="mission", gpu="l4")
@@ -118,10 +190,15 @@ def readers(folder: Path) -> dict[str, tuple[str, bytes, Callable[[Path], object
         ),
         "gzip": ("cache.json.gz", (FIXTURES / "recorded.json.gz").read_bytes(), read_recording),
         "T4": ("r.t4.json", t4_text(), read_recording),
-        "T4 claim": ("t4.json", t4_text(), claims),
+        "T4 claim": ("t4.json", t4_claim_text(), claims),
+        "row": ("rows.json", row_text(), claims),
         "export": ("kernel.cu", kernel.encode(), claims),
-        "header": ("fuzzed.cu.j2", header, read_family),
+        "header": ("fuzzed.cu.j2", header, read_header),
+        "config": ("evoflash.toml", _CONFIG, read_config),
         "problem": ("problem.txt", problem, read_problem),
+        "linear problem": ("problem.txt", b"linear:m=1,n=1280,k=8192,dtype=fp8b128", read_problem),
+        "problems": ("problems.txt", problem + b" weight=2.5\n# comment\nmission,causal\n", read_problems),
+        "GPU": ("fuzzed.toml", (GPUS / "l4.toml").read_bytes(), read_gpu),
         "database": ("runs.db", database_bytes(folder), read_database),
     }
 

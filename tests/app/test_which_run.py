@@ -10,11 +10,13 @@ import pytest
 import report_cases as cases
 from command_cases import fresh
 
+from evoflash.app import dashboard
 from evoflash.app.runs import find_run
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis
 from evoflash.store import run_edits
 from evoflash.store.store import open_store
+from evoflash.views.kernel import next_steps
 
 SEARCH, SINGLE, EMPTY = "1", "3", "6"  # run 2 is a random search of the same, 4 and 5 are of single kernels
 NOT_SEARCHES = ("evaluate", "verify", "remeasure")
@@ -177,3 +179,35 @@ def test_help_and_config_name_the_database_that_is_used(tmp_path: Path) -> None:
     for words in (("runs", "--help"), ("config",)):
         shown = "".join(fresh(*words, **here).stdout.split())  # help breaks a long path
         assert f"{tmp_path}/evoflash/evoflash.db" in shown
+
+
+def test_a_run_has_one_number_wherever_it_is_told(database: str, tmp_path: Path) -> None:
+    """A search that is begun again is the second of its key, and the seventh run of the database."""
+    copy, t4 = tmp_path / "copy.db", tmp_path / "run.t4.json"
+    shutil.copy(database, copy)
+    seed = cases.genomes(1)[0]
+    with open_store(str(copy)) as store:
+        key = find_run(store, SEARCH).key
+        again = store.begin(key, gpu_hash="abc", budget=20, argv=[], environment={}, fresh=True)
+        cases.put(store, again, [(cases.measured(seed, 19.0), "seed", ())])
+        assert (again.id, again.number) == (7, 2)
+        assert dashboard.name_of(again).startswith("run 7: ")
+        assert next_steps(again).startswith("run 7; next `evoflash report 7")
+    told_of = {
+        "runs": told(str(copy), "runs", "--json")["runs"][0]["id"],
+        "status": told(str(copy), "status", "--json")["runs"][0]["id"],
+        "insights": told(str(copy), "insights", "--json")["run"]["id"],
+        "leaderboard": told(str(copy), "leaderboard", "--run", "7", "--json")["runs"][0]["run"],
+        "report": json.loads(_written(str(copy), tmp_path / "run.json", "report", "--json"))["run"]["id"],
+        "page": "7, stopped" in _written(str(copy), tmp_path / "run.html", "report", "-o"),
+        "t4": json.loads(_written(str(copy), t4, "export", seed.id, "-o"))["results"][0]["evoflash"]["run"],
+    }
+    assert told_of == {**dict.fromkeys(told_of, 7), "page": True}
+    table = forked.evoflash("runs", "--db", str(copy)).stdout
+    assert [line.split()[0] for line in table.splitlines() if "begun again" in line] == ["7"]
+
+
+def _written(database: str, path: Path, *words: str) -> str:
+    done = forked.evoflash(*words, str(path), "--db", database)
+    assert done.returncode == 0, done.stderr
+    return path.read_text()

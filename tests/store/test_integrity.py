@@ -116,7 +116,7 @@ def test_the_command_ends_with_1_and_prints_json_that_names_the_row(path: Path) 
             "table": "evaluations",
             "row": "1",
             "what": "status is 'splendid', none of correct, constraints, compile, runtime, timeout, "
-            "correctness, screened",
+            "correctness, unmeasured, screened",
         }
     ]
     assert "wrong: evaluations, row 1: status" in invoked("db", "check", "--db", str(path))[1]

@@ -28,7 +28,7 @@ from evoflash.emulator.launch import Emulation, EmulatorReport, Site
 from evoflash.emulator.preflight import CPU_LIMIT_S, EmulatedPlan, cpu_limit_s, emulate_plan
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Status
-from evoflash.isolation import Ending, IsolatedPool
+from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.launch import does_not_fit
@@ -321,7 +321,9 @@ def _run_all(library: Path, to_run: Sequence[tuple[Case, EmulatorRun, str]]) -> 
                 one = waiting.popleft()
                 under_way.append((one, _start(pool, library, *one)))
             one, future = under_way.popleft()
-            ran.append(OneRun(*one, future.result()))
+            ending = future.result()
+            raise_if_of_machine(ending)
+            ran.append(OneRun(*one, ending))
             if ran[-1].is_endless:
                 waiting.clear()
     return ran

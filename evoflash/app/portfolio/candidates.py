@@ -15,7 +15,7 @@ from evoflash.champions import champions, distance
 from evoflash.errors import UsageError
 from evoflash.evaluation import Build
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, prepare
-from evoflash.isolation import Ending, IsolatedPool
+from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels.family import Family, families_for, load_family
 from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem, parse_problem
@@ -183,6 +183,7 @@ def _of(key: CompileKey, workloads: Sequence[Workload], gpu: GpuSpec) -> Problem
 def _build_result(genome: Genome, key: CompileKey, ending: Ending[Preparation] | None) -> BuildResult:
     if ending is None:
         return BuildResult(genome, key, reason="not valid for this head dimension, type or mask")
+    raise_if_of_machine(ending)
     if ending.value is None:
         return BuildResult(genome, key, reason=f"{ending.status}: {ending.reason}")
     if failure := ending.value.failure:

@@ -19,7 +19,7 @@ from evoflash.evaluation import Status
 from evoflash.gpu import launcher
 from evoflash.gpu.process.rungs import GpuTask, task_of
 from evoflash.gpu.process.worker import GpuWorker
-from evoflash.isolation import Ending, IsolatedPool
+from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels.family import load_family
 from evoflash.operation import CompileKey, Workload
 from evoflash.specs import GpuSpec
@@ -135,6 +135,7 @@ class Clock:
         ending: Ending[ShapeTimes] = self._ask(time_shape, task, limit_s=_SHAPE_LIMIT_S)
         if ending.value is not None:
             return ending.value
+        raise_if_of_machine(ending)
         if len(task.tasks) == 1:
             return ShapeTimes(
                 task.workload, {}, {task.tasks[0].genome_id: f"{WRONG}{ending.status}: {ending.reason}"}

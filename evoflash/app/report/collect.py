@@ -110,7 +110,7 @@ def _about(standing: RunStatus, history: History) -> record.About:
         times=times_of(run, own),
         strategy=key.search_name,
         seed=key.seed,
-        number=run.number,
+        attempt=run.number,
         budget=run.budget,
         state=state(standing),
         evaluated=len(own),

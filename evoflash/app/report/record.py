@@ -147,7 +147,7 @@ class WinnerKernel:
     says: str  # why there is no source; empty where there is
 
 
-FORMAT = 1  # of the JSON; another one has other fields
+FORMAT = 2  # of the JSON; another one has other fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class About:
     times: str  # in words: "measured", "estimated by model 4, not measured"
     strategy: str
     seed: int
-    number: int
+    attempt: int  # more than 1: begun again, with --fresh
     budget: int  # 0: no number was asked for
     state: str  # "running", "finished" or "stopped"
     evaluated: int  # without duplicates

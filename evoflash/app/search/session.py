@@ -340,7 +340,7 @@ def _search(
 ) -> FinalReport | None:
     history = store.history(current)
     if history:
-        say(f"continuing run {current.number} at {limits.of_budget(store.spent_budget(current))}.")
+        say(f"continuing run {current.id} at {limits.of_budget(store.spent_budget(current))}.")
     earlier = transfer.earlier(store, current, plan.fields)
     if current.start.learns_from:
         say("learning from earlier searches on near problems; --no-transfer: not.")

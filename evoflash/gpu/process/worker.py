@@ -29,7 +29,7 @@ from evoflash.gpu.process.finals import FinalReport, FinalTask, rounds
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.warm_up import REFERENCES_LIMIT_S, Jobs
-from evoflash.isolation import Ending, IsolatedPool, Turns
+from evoflash.isolation import Ending, IsolatedPool, Turns, raise_if_of_machine
 from evoflash.operation import Workload
 from evoflash.validation.cases import SharedCases, share_in
 
@@ -156,12 +156,13 @@ class Lane:
         """The function's outcome, whatever the kernel does; of a process that was lost one on that rung.
 
         Where a process of another lane was lost meanwhile, its error may have taken this one's context with
-        it: the call is made once more.
+        it: the call is made once more. DeviceError where processes die before a kernel begins in them.
         """
         began_s, lost = time.monotonic(), self._standbys.lost
         ending = self._call_and_recover(task, function, *args)
         if _is_lost(ending) and self._standbys.lost > lost + 1:
             ending = self._call_and_recover(task, function, *args)
+        raise_if_of_machine(ending)
         if not _is_lost(ending) and ending.value is not None:
             return ending.value
         outcome = ending.value or GpuOutcome(

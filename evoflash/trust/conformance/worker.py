@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from evoflash import operation as registry
+from evoflash.blame import begin_kernel
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import EvoflashError
@@ -228,6 +229,7 @@ def run_module(
     """The trials from number `first` on, those of the primitives `without` left out. Where the GPU's context
     is lost, ends the process.
     """
+    begin_kernel()  # what it dies of is read from the journal: it is not to be called again
     sys.unraisablehook = lambda _: None  # what is freed in a lost context complains; the journal has said why
     module = modules(arch)[name]
     with journal.open("a", encoding="utf-8") as file:

@@ -13,9 +13,17 @@ from rich.console import Console
 from tables import table_of_cases
 
 from evoflash.app.check import subject as check_subject
-from evoflash.app.check.runs import CheckReport, check_kernel, plan, reports_as_dict, run_case
+from evoflash.app.check.runs import (
+    CheckReport,
+    _run_all,
+    _to_run,
+    check_kernel,
+    plan,
+    reports_as_dict,
+    run_case,
+)
 from evoflash.app.check.subject import of_export
-from evoflash.errors import UsageError
+from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels.family import load_family
 from evoflash.kernels.gxx import build
 from evoflash.kernels.renderer import render
@@ -132,6 +140,17 @@ def test_a_crash_costs_its_run_and_is_a_finding(tmp_path):
     assert kinds(checked) == {"crash": 0}
     assert checked.findings[0].runs == 2
     assert "signal 11" in checked.findings[0].message
+
+
+def test_a_process_that_dies_before_the_kernel_began_is_no_finding(tmp_path):
+    """A library that was cut takes the process with it as it is loaded."""
+    (subject,) = check_subject.of_file(
+        small(tmp_path, "ef::stg(x + threadIdx.x, 1.0f);"), problem=None, gpu=None
+    )
+    whole, cut = build(subject.source, name="small"), tmp_path / "cut.so"
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 3])
+    with pytest.raises(DeviceError, match=r"die before a kernel begins in them .*signal 7"):
+        _run_all(cut, _to_run(subject, None, runs=1, seed=1))
 
 
 def test_what_a_static_variable_keeps_is_an_error(tmp_path):

@@ -14,6 +14,7 @@ import pytest
 from tables import table_of_cases
 from waiting import LIMIT_S
 
+from evoflash.blame import begin_kernel
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status
 from evoflash.gpu.launcher import cuda_errors, cupy, present_gpu
@@ -53,6 +54,9 @@ def behave(task):
     """What the task's name says, as a kernel that has got the better of its process would."""
     what, _, where = task.genome_id.partition(":")
     if what == "crash":
+        begin_kernel()
+        ctypes.string_at(0)
+    if what == "crash before its kernel":
         ctypes.string_at(0)
     if what == "hang":
         time.sleep(3600)
@@ -167,6 +171,12 @@ def test_a_bad_kernel_costs_one_candidate_and_its_cost_is_known(worker, name, st
     assert reason in outcome.reason
     assert float(outcome.environment["lost_s"]) > 0
     assert outcome_of(worker, "good").status is Status.CORRECT
+
+
+def test_a_process_that_dies_before_the_kernel_began_is_no_outcome_and_the_next_candidate_is_served(worker):
+    with pytest.raises(DeviceError, match=r"die before a kernel begins in them .*signal 11"):
+        outcome_of(worker, "crash before its kernel")
+    assert outcome_of(worker, "well").status is Status.CORRECT
 
 
 def test_without_an_anchor_nothing_is_too_slow_and_no_process_is_asked(worker):
