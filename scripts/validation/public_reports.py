@@ -80,7 +80,7 @@ def tried(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    cache = {"device_name": "X", "kernel_name": "k", "problem_size": [8], "objective": "time"}
+    cache: dict[str, Any] = {"device_name": "X", "kernel_name": "k", "problem_size": [8], "objective": "time"}
     cache |= {"tune_params_keys": ["a"], "tune_params": {"a": list(_CONFIGURATIONS)}}
     entries = {str(a): {"a": a, "time": ms, "times": [ms, ms]} for a, ms in _CONFIGURATIONS.items()}
     results = [
