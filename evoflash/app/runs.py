@@ -16,7 +16,7 @@ from evoflash.problem import canonical
 from evoflash.specs import canonical_gpu
 from evoflash.store import run_edits
 from evoflash.store.database import Database, is_there, open_database
-from evoflash.store.integrity import Health, check_database
+from evoflash.store.integrity import Health, check_database, refuse_misfits
 from evoflash.store.standing import ComputeCost, RunStatus, standings
 from evoflash.store.store import Store
 
@@ -127,10 +127,14 @@ class RunList:
 
 
 @contextmanager
-def closing_database(target: str, *, read_only: bool = False) -> Iterator[Database]:
-    """A database, closed at the end."""
+def closing_database(target: str, *, read_only: bool = False, checked: bool = True) -> Iterator[Database]:
+    """A database, closed at the end. StoreError for a reader of values that its columns cannot hold, unless
+    it is not `checked`.
+    """
     database = open_database(target, read_only=read_only)
     try:
+        if read_only and checked:
+            refuse_misfits(database)
         yield database
     finally:
         database.close()
@@ -252,11 +256,11 @@ def delete(db: str, wanted: str, *, is_sure: Callable[[str], bool]) -> tuple[str
 
 def _check_exists(target: str) -> None:
     """StoreError where there is no database yet: what edits runs makes none."""
-    with closing_database(target, read_only=True):
+    with closing_database(target, read_only=True, checked=False):
         pass
 
 
 def check_rows(db: str) -> tuple[str, Health]:
     """Whether every row is whole, and what the database is called."""
-    with closing_database(db, read_only=True) as database:
+    with closing_database(db, read_only=True, checked=False) as database:
         return database.label, check_database(database)

@@ -5,6 +5,7 @@ this module, so that Ctrl-C is one line from the very start.
 """
 
 import gc
+import io
 import logging
 import os
 import sys
@@ -93,6 +94,9 @@ def main() -> None:
     """The console script: one line and a documented exit code for everything that can go wrong."""
     gc.set_threshold(_GC_THRESHOLD)
     _open_what_is_closed()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")  # a letter that a terminal lacks is a question mark there
     try:
         end_on_signals()
         exit_code = run_command(sys.argv[1:])

@@ -23,9 +23,11 @@ _WORDS: Mapping[float, str] = {
 _US = {word: us for us, words in _WORDS.items() for word in words.split()}
 _KNOWN = "s, ms, us, ns, or their whole words"
 _OF_TIMES = re.compile(r"time|duration|latency|elapsed", re.IGNORECASE)
-# What a tuner spent on a configuration beside running it, and quotients of times.
-_OF_TUNERS = re.compile(
-    r"compil|verif|valid|benchmark|strateg|framework|search|overhead|tuning|/|_per_|speed", re.IGNORECASE
+# What a tuner spent beside running a kernel, quotients and counts of times, and how they scatter.
+_OF_NO_KERNEL = re.compile(
+    r"compil|verif|valid|benchmark|strateg|framework|search|overhead|tuning|/|_per_|speed"
+    r"|timeout|timestamp|count|(?<!du)ratio|std|varia|devia|error",
+    re.IGNORECASE,
 )
 _UNIT_IN_NAME = re.compile(r"[\s_\[(]([a-zµμ]+)[\])]?$", re.IGNORECASE)
 _NO_TIME = 1e19  # Kernel Tuner before 1.0 wrote 1e20 for a configuration that failed
@@ -44,7 +46,32 @@ def is_time(value: object) -> TypeGuard[float]:
 
 def is_name_of_time(name: str) -> bool:
     """Whether a number of that name is the time of a kernel, and not of the tuner's other work."""
-    return bool(_OF_TIMES.search(name)) and not _OF_TUNERS.search(name)
+    return bool(_OF_TIMES.search(name)) and not _OF_NO_KERNEL.search(name)
+
+
+def recorded_value(value: object, what: str) -> object:
+    """The value itself. UsageError where it is a number in quotes, which is neither a time nor an error."""
+    if isinstance(value, str):
+        try:
+            float(value)
+        except ValueError:
+            return value
+        raise UsageError(f"{what} is the word '{value}' and no number: take its quotes out.")
+    return value
+
+
+def check_direction(record: Json, what: str) -> None:
+    """UsageError where the record says of its time that more of it is better."""
+    word = str(record.get("direction", record.get("objective_direction", ""))).lower()
+    if record.get("objective_higher_is_better") is True or word.startswith("max"):
+        raise UsageError(f"{what} is to be as high as can be: that is no time.")
+
+
+def agreeing(launches: Sequence[float], time: float) -> tuple[float, ...]:
+    """Single launches that agree with their time; none where their middle is in another unit than it."""
+    if not launches or not 1 / _AGREE <= sorted(launches)[len(launches) // 2] / time <= _AGREE:
+        return ()
+    return tuple(launches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +90,11 @@ class RecordedTime:
         """
         measured = measurement(result, self.name)
         if measured is not None:
-            value, unit_us = measured.get("value"), unit_of(measured) or self.default_us
+            check_direction(measured, f"its measurement '{self.name}'")
+            value = recorded_value(
+                measured.get("value"), f"the '{self.name}' of the result {words_of(result)}"
+            )
+            unit_us = unit_of(measured) or self.default_us
             return unit_us * value if is_time(value) else value
         launches = self.launches(result)
         if not launches:
@@ -80,15 +111,21 @@ class RecordedTime:
         return tuple(self.launches_us * each for each in _runtimes(result))
 
 
-def time_of_results(results: Sequence[Json], *, timeunit: str | None) -> RecordedTime:
+def time_of_results(
+    results: Sequence[Json], *, timeunit: str | None, heads: Sequence[Json] = ()
+) -> RecordedTime:
     """Which number of these correct results is their time. UsageError where none says that it is one.
 
-    `timeunit` is what the record says of all times that have no unit of their own.
+    `timeunit` is what the record says of all times that have no unit of their own, `heads` what it says of
+    all results.
     """
     stated_us = None
     if timeunit is not None and (stated_us := us_of_unit(timeunit)) is None:
         raise UsageError(f"the time unit '{timeunit}' is not known: use {_KNOWN}.")
     name, remarks = _name(results)
+    if all(_objectives(each) == [name] for each in results):
+        for said in (*heads, *results):
+            check_direction(said, f"its objective '{name}'")
     found = [each for each in (measurement(result, name) for result in results) if each is not None]
     units = [unit_of(each) for each in found]
     if None in units and stated_us is None:
@@ -143,7 +180,15 @@ def _is_time_in(result: Json, name: str) -> bool:
 def _why_no_time(result: Json, name: str) -> str:
     """What is wrong with its unit; empty where nothing is."""
     unit = str((measurement(result, name) or {}).get("unit") or "")
-    return f" (its unit '{unit}' is none of {_KNOWN})" if unit.strip() and us_of_unit(unit) is None else ""
+    if not unit.strip():
+        return ""
+    if us_of_unit(unit) is None:
+        return f" (its unit '{unit}' is none of {_KNOWN})"
+    written = _UNIT_IN_NAME.search(name)
+    named_us = us_of_unit(written[1]) if written else None
+    if named_us is not None and named_us != us_of_unit(unit):
+        return f" (its unit '{unit}' is not that of its name)"
+    return ""
 
 
 def unit_of(measured: Json) -> float | None:

@@ -20,7 +20,14 @@ from evoflash.kernels.family import load_family
 from evoflash.perf_model import proportions_on
 from evoflash.problem import parse_problem
 from evoflash.replay.foreign_records import Json, check_digest, digest_of, distinct, genome_of, read_json
-from evoflash.replay.foreign_times import is_name_of_time, is_time, us_of_unit
+from evoflash.replay.foreign_times import (
+    agreeing,
+    check_direction,
+    is_name_of_time,
+    is_time,
+    recorded_value,
+    us_of_unit,
+)
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
 from evoflash.replay.t4_results import from_t4
 from evoflash.space import Genome, Param
@@ -98,11 +105,13 @@ def _from_cache(data: Json, *, is_whole: bool) -> Recording:
         try:
             inactive = entry.get("evoflash", {}).get("inactive", ())
             genome = genome_of((family, version), params, entry, inactive)
-            outcome = _outcome(entry, str(data.get("objective", "time")))
+            outcome = _outcome(entry, _objective(data))
         except UsageError as error:
             raise UsageError(f"cache entry '{key}': {error}") from None
+        except KeyError as error:
+            raise UsageError(f"cache entry '{key}' has no {error}: add it, or leave the entry out.") from None
         if genome in outcomes:
-            raise UsageError(f"cache entry '{key}' stands there twice: remove one.")
+            raise UsageError(f"the configuration of cache entry '{key}' stands there twice: remove one.")
         outcomes[genome] = outcome
     size = data.get("problem_size", ())
     basis = Basis(ours.get("basis", Basis.MEASURED))
@@ -121,15 +130,20 @@ def _from_cache(data: Json, *, is_whole: bool) -> Recording:
 
 def _remarks(data: Json) -> tuple[str, ...]:
     """What is to be said of a cache that ranks by something else. UsageError where its times are none."""
-    objective = str(data.get("objective") or "time")
+    objective = _objective(data)
     unit = data.get("objective_unit", data.get("time_unit"))
     if unit and us_of_unit(str(unit)) != 1e3 and is_name_of_time(objective):
         raise UsageError(f"its times are in '{unit}', and those of a Kernel Tuner cache in ms: correct one.")
     if is_name_of_time(objective):
-        if data.get("objective_higher_is_better"):
-            raise UsageError(f"its objective '{objective}' is to be as high as can be: that is no time.")
+        check_direction(data, f"its objective '{objective}'")
         return ()
     return (f"it ranks by '{objective}', which is no time: its 'time' is replayed instead.",)
+
+
+def _objective(data: Json) -> str:
+    """The one that it ranks by, of several the first."""
+    given = data.get("objective") or "time"
+    return str(given[0] if isinstance(given, list) else given)
 
 
 def _words(size: object) -> str:
@@ -139,7 +153,6 @@ def _words(size: object) -> str:
 def _outcome(entry: Json, objective: str) -> RecordedOutcome:
     compile_s = float(entry.get("compile_time") or 0) / 1e3
     ours = entry.get("evoflash")
-    times_us = tuple(1e3 * float(time) for time in entry.get("times", ()))
     if ours:
         return RecordedOutcome(
             Status(ours["status"]),
@@ -152,7 +165,7 @@ def _outcome(entry: Json, objective: str) -> RecordedOutcome:
         )
     # Of a configuration that failed Kernel Tuner knows the objective alone, and its value is the error.
     failed = entry.get(objective)
-    time = entry.get("time", failed) if isinstance(failed, str) else entry["time"]
+    time = recorded_value(entry.get("time", failed) if isinstance(failed, str) else entry["time"], "its time")
     error = entry.get("__error__", time if isinstance(time, str) else None)
     if error is not None:
         status, rung = _ERRORS.get(error, _ERRORS["ErrorConfig"])
@@ -161,6 +174,8 @@ def _outcome(entry: Json, objective: str) -> RecordedOutcome:
         return RecordedOutcome(
             Status.RUNTIME, Rung.TIMING, f"the recorded time is {time}", compile_s=compile_s
         )
+    launches = agreeing([each for each in entry.get("times") or () if is_time(each)], time)
+    times_us = tuple(1e3 * each for each in launches)
     return RecordedOutcome(Status.CORRECT, Rung.DONE, "", 1e3 * time, times_us, compile_s=compile_s)
 
 

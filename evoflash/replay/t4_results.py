@@ -20,7 +20,12 @@ from evoflash.replay.foreign_records import (
     genome_of,
     value_of,
 )
-from evoflash.replay.foreign_times import RecordedTime, is_time, time_of_results, words_of
+from evoflash.replay.foreign_times import (
+    RecordedTime,
+    is_time,
+    time_of_results,
+    words_of,
+)
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
 from evoflash.space import Genome, Param, Value
 
@@ -107,11 +112,17 @@ def from_t4(data: Json, path: Path) -> Recording:
     ours = _facts(results)
     params = _params(results)
     family, version = str(ours.get("family", path.name.split(".")[0])), int(ours.get("family_version", 1))
-    metadata = {str(name).lower(): value for name, value in (data.get("metadata") or {}).items()}
+    given = data.get("metadata") or {}
+    if not isinstance(given, dict):
+        raise UsageError("its metadata is no object of names and values: take it out.")
+    metadata = {str(name).lower(): value for name, value in given.items()}
     timed = [result for result in results if _status(result) in (Status.CORRECT, Status.SCREENED)]
     known = [result for result in timed if "score_us" not in result.get("evoflash", {})]
     unit = metadata.get("timeunit") or metadata.get("time_unit")
-    time = time_of_results(known, timeunit=None if unit is None else str(unit)) if known else None
+    time = None
+    if known:
+        timeunit = None if unit is None else str(unit)
+        time = time_of_results(known, timeunit=timeunit, heads=(data, metadata))
     outcomes: dict[Genome, RecordedOutcome] = {}
     repeated = 0
     for result in results:
@@ -197,8 +208,14 @@ def _status(result: Json) -> Status:
         known = ", ".join((Status.CORRECT, *_RUNGS))
         raise UsageError(f"the result {words_of(result)} has the invalidity '{word}': use one of {known}.")
     status = Status(word)
-    # A verdict of 0 is no correct kernel, whatever else is said.
-    return Status.CORRECTNESS if status is Status.CORRECT and result.get("correctness") == 0 else status
+    verdict = result.get("correctness", 1)
+    if verdict is not None and not isinstance(verdict, int | float):
+        raise UsageError(
+            f"the result {words_of(result)} has the correctness '{verdict}': use a number from 0 to 1."
+        )
+    # A verdict below 1 is no correct kernel, whatever else is said.
+    is_wrong = verdict is not None and not verdict >= 1
+    return Status.CORRECTNESS if status is Status.CORRECT and is_wrong else status
 
 
 def _outcome(result: Json, time: RecordedTime | None) -> RecordedOutcome:

@@ -4,7 +4,7 @@ It asks SQLite's own checks, and looks for keys that lead nowhere, and ids and t
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -53,6 +53,7 @@ def check_database(database: Database) -> Health:
         tables = sa.inspect(connection).get_table_names()
         known = [table for table in metadata.sorted_tables if table.name in tables]
         found = [*_of_the_file(connection, tables), *_keys(connection, known), *_texts(connection, known)]
+        found += _misfits(connection, known)
         if len(known) == len(metadata.sorted_tables):
             found += [*_genomes(connection), *_outcomes(connection)]
         counts = {table.name: _count(connection, table, tables) for table in metadata.sorted_tables}
@@ -107,6 +108,43 @@ def _texts(connection: sa.Connection, known: list[sa.Table]) -> Iterator[Defect]
             for name, look in looks.items():
                 if look is not None and (what := look(row[name])):
                     yield Defect(table.name, _key(table, row), f"{name} {what}")
+
+
+def refuse_misfits(database: Database) -> None:
+    """StoreError for a row with a value that its column cannot hold, before anybody counts with it."""
+    with database.reading() as connection:
+        for wrong in _misfits(connection, metadata.sorted_tables):
+            where = f"row {wrong.row} of its table {wrong.table}"
+            raise rows.DamagedRowError(f"{where} is damaged ({wrong.what})")
+
+
+def _misfits(connection: sa.Connection, known: Sequence[sa.Table]) -> Iterator[Defect]:
+    """Values that are not of their column's kind, which SQLite keeps, and times that are none."""
+    if connection.dialect.name != "sqlite":
+        return
+    for table in known:
+        wrong = sa.case(*((_is_misfit(column), column.name) for column in table.columns))
+        keys = tuple(column for column in table.primary_key.columns)
+        chosen = sa.select(*keys, wrong.label("wrong")).where(sa.or_(*map(_is_misfit, table.columns)))
+        for row in connection.execute(chosen).mappings():
+            found = next(column for column in table.columns if column.name == row["wrong"])
+            kind = "time" if found.name == "score_us" else _kind(found)
+            yield Defect(table.name, _key(table, row), f"{found.name} is no {kind}")
+
+
+def _is_misfit(column: sa.Column[Any]) -> sa.ColumnElement[bool]:
+    kinds = {"text": ("text",), "number": ("integer", "real")}.get(_kind(column), ("integer",))
+    is_other = sa.func.typeof(column).not_in(kinds) & column.is_not(None)
+    if column.name != "score_us":
+        return is_other
+    number = sa.type_coerce(column, sa.Double)
+    return is_other | (number <= 0) | (number > 1e300)
+
+
+def _kind(column: sa.Column[Any]) -> str:
+    if isinstance(column.type, sa.String):
+        return "text"
+    return "number" if isinstance(column.type, sa.Double) else "whole number"
 
 
 def _look(table: str, column: str) -> Callable[[Any], str] | None:

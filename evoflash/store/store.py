@@ -30,6 +30,7 @@ from evoflash.evaluation import (
 from evoflash.space import Genome
 from evoflash.store import rows, schema
 from evoflash.store.database import Database, open_database
+from evoflash.store.integrity import refuse_misfits
 from evoflash.store.rows import Row
 from evoflash.store.schema import leaderboard_sql
 
@@ -155,7 +156,13 @@ class ProblemSummary:
 
 def open_store(target: str, *, read_only: bool = False) -> "Store":
     """Open a path or SQLAlchemy URL; a writer creates a missing one. StoreError says what to do."""
-    return Store(open_database(target, read_only=read_only))
+    database = open_database(target, read_only=read_only)
+    try:
+        refuse_misfits(database)
+    except BaseException:
+        database.close()
+        raise
+    return Store(database)
 
 
 class Store:
@@ -404,7 +411,12 @@ class Store:
 
     def _evaluation(self, evaluation_id: int) -> Evaluation:
         with self.database.reading() as connection:
-            return load(connection, _EVAL.id == evaluation_id)[0][1]
+            found = load(connection, _EVAL.id == evaluation_id)
+            if not found:
+                raise rows.DamagedRowError(
+                    f"row {evaluation_id} of its table evaluations is damaged (its genome or run is missing)"
+                )
+            return found[0][1]
 
 
 def _preference(row: Row) -> tuple[int, bool, float]:

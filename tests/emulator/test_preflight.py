@@ -260,3 +260,13 @@ def test_tensors_of_many_heads_are_no_further_apart_than_a_tensor_map_takes():
         if spec.spread:
             strides, _ = _strided_layout(spec, is_far=True)
             assert 2**31 < 2 * max(strides) < 2**40, spec.name
+
+
+@pytest.mark.parametrize("keys", [1, 2, 4])
+def test_a_loop_that_takes_a_few_keys_at_a_time_has_runs_too(keys):
+    loop = Loop(rows=64, keys=keys, stages=1, splits=1)
+
+    for key in KEYS:
+        assert preflight_runs(key, loop)
+        assert all(drawn_runs(key, loop, seed=seed) for seed in range(8))
+        assert finalist_runs(key, loop, seed=0)

@@ -164,8 +164,9 @@ def test_true_and_one_are_two_values(tmp_path):
         (lambda data: data.pop("tune_params_keys"), "'tune_params_keys' is missing"),
         (lambda data: data.pop("device_name"), "'device_name' is missing"),
         (lambda data: data["tune_params"].pop("b"), "'b' is missing"),
-        (lambda data: data["cache"]["1,x"].pop("a"), "'a' is missing"),
-        (lambda data: data["cache"]["1,x"].pop("time"), "'time' is missing"),
+        (lambda data: data["cache"]["1,x"].pop("a"), "cache entry '1,x' has no 'a'"),
+        (lambda data: data["cache"]["1,x"].pop("time"), "cache entry '1,x' has no 'time'"),
+        (lambda data: data["cache"]["1,x"].update(time="2.5"), "the word '2.5' and no number"),
         (lambda data: data["cache"]["1,x"].update(a=7), "a=7 is not in tune_params"),
         (lambda data: data["cache"]["1,x"].update(a=[7]), "is not a value that a param can have"),
         (lambda data: data["cache"]["2,y"].update(a=1, b="x"), "stands there twice"),
@@ -241,6 +242,22 @@ def test_an_error_that_stands_at_the_objective_is_a_failure(tmp_path):
     assert outcome_of(written(tmp_path, change), a=2, b="y").status is Status.COMPILE
 
 
+def test_launches_in_another_unit_than_their_time_are_no_launches(tmp_path):
+    for times in ([2500.0, 2600.0], [None], None):
+        path = written(tmp_path, lambda data, times=times: data["cache"]["1,x"].update(times=times))
+
+        assert outcome_of(path, a=1, b="x").times_us == ()
+
+
+@pytest.mark.parametrize("head", [{"objective_higher_is_better": True}, {"metadata": {"direction": "max"}}])
+def test_t4_results_whose_time_is_to_be_high_are_refused(tmp_path, head):
+    path = t4(tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | head))
+
+    with pytest.raises(UsageError, match="as high as can be"):
+        read_recording(path)
+
+
 def test_a_missing_file_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="No such file"):
         read_recording(tmp_path / "none.json")
@@ -298,6 +315,7 @@ def test_a_param_that_only_some_configurations_have_is_absent_in_the_others(tmp_
     ("changed", "status"),
     [
         ({"correctness": 0}, Status.CORRECTNESS),
+        ({"correctness": 0.5}, Status.CORRECTNESS),
         ({"invalidity": "Compile", "measurements": []}, Status.COMPILE),
         ({"measurements": [{"name": "time", "value": None, "unit": "ms"}]}, Status.RUNTIME),
         ({"measurements": [{"name": "time", "value": 1e20, "unit": "ms"}]}, Status.RUNTIME),
@@ -316,6 +334,7 @@ def test_a_result_that_failed_has_no_time(tmp_path, changed, status):
         ({"invalidity": None}, "has the invalidity 'none'"),
         ({"configuration": None}, "a result has no configuration"),
         ({"evoflash": {"gpu": "l4"}}, "its results differ in gpu"),
+        ({"correctness": "incorrect"}, "has the correctness 'incorrect': use a number"),
     ],
 )
 def test_a_result_that_does_not_say_what_it_is_is_refused(tmp_path, changed, words):

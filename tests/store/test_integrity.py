@@ -80,6 +80,26 @@ def test_reading_a_damaged_run_is_one_line_that_names_the_row_and_says_what_to_d
     assert "`evoflash runs delete`" in said
 
 
+@pytest.mark.parametrize(
+    "what", ["a word for a time", "an endless time", "a word for a count", "bytes for a text"]
+)
+def test_a_value_that_its_column_cannot_hold_is_refused_before_anybody_counts_with_it(path, what) -> None:
+    damage(path, DAMAGES[what][0])
+    for read_only in (True, False):
+        with pytest.raises(StoreError, match=r"row 1 of its table .* is damaged") as error:
+            open_store(str(path), read_only=read_only)
+        assert "`evoflash db check`" in str(error.value)
+
+
+def test_the_best_of_a_database_that_lost_its_genomes_is_one_line(path: Path) -> None:
+    damage(path, "DELETE FROM genomes")
+    with (
+        open_store(str(path), read_only=True) as store,
+        pytest.raises(StoreError, match="its genome or run is missing"),
+    ):
+        store.best(None, None)
+
+
 def test_a_run_whose_environment_is_rubbish_is_named_too(path: Path) -> None:
     damage(path, DAMAGES["an environment that is no JSON"][0])
     with (
@@ -91,8 +111,8 @@ def test_a_run_whose_environment_is_rubbish_is_named_too(path: Path) -> None:
 
 def test_a_missing_table_is_one_line(path: Path) -> None:
     damage(path, "DROP TABLE timings")
-    with open_store(str(path), read_only=True) as store, pytest.raises(StoreError, match="lacks a table"):
-        store.history(store.runs()[0])
+    with pytest.raises(StoreError, match="lacks a table"):
+        open_store(str(path), read_only=True)
 
 
 def invoked(*arguments: str) -> tuple[int, str]:

@@ -418,6 +418,14 @@ def difference(a: OutputArray, b: OutputArray) -> str:
     )
 
 
+def no_numbers(written: OutputArray) -> int:
+    """How many elements of an output are NaN; none of one that holds whole numbers."""
+    values = written.values
+    if written.dtype == "bf16":
+        values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return int(np.isnan(values).sum()) if np.issubdtype(values.dtype, np.floating) else 0
+
+
 def _element_text(written: OutputArray, at: int) -> str:
     value = written.values.reshape(-1)[at]
     if written.dtype == "bf16":

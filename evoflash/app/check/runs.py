@@ -21,7 +21,7 @@ from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
 from evoflash.app.check.lint import unseen_in
 from evoflash.app.check.one_run import CaseRun, OneRun, RunRecord, name_of
-from evoflash.app.check.own_kernel import OutputArray, difference, launch_own
+from evoflash.app.check.own_kernel import OutputArray, difference, launch_own, no_numbers
 from evoflash.app.check.subject import Case, KernelUnderTest, WorkloadCase
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
@@ -143,6 +143,9 @@ def _unsteady(runs: Sequence[OneRun]) -> Iterator[Finding]:
             if array.poisoned:
                 text = f"{array.poisoned} of {array.values.size} elements of '{array.name}' were not written"
                 findings["unwritten-output", array.name] = Finding("unwritten-output", text)
+            if (broken := no_numbers(array) - array.poisoned) > 0:  # what is poisoned is a NaN, too
+                text = f"{broken} of {array.values.size} elements of '{array.name}' were written as NaN"
+                findings["not-a-number", array.name] = Finding("not-a-number", text)
         for other in others:
             for name, finding in _differences(first, other):
                 findings.setdefault(("schedule-dependent", name), finding)

@@ -36,6 +36,8 @@ def search_recording(
     if limits.until is not None:
         raise UsageError("a recorded space has no physical floor: --until is for searches on kernels.")
     recording = recording_of(path)
+    if not recording.scores_us:
+        raise UsageError(f"no configuration of {recording.problem} was correct: there is none to find.")
     chosen = make_strategy(strategy, recording.space, seed=seed)
     parts = strategy_parts(strategy)
     key = RunKey(recording.problem, recording.device, Basis.REPLAYED, seed=seed, **parts)

@@ -344,7 +344,9 @@ def _outgrown_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     its row lies in the second warpgroup where there is one.
     """
     batch = max(1, _LEVELS // cut.crowd)
-    yield EmulatedRun(cut.workload(2, 2 * cut.step - 3, batch=batch), "growth", "eager", "fifo")
+    yield EmulatedRun(
+        cut.workload(2, max(cut.step + 1, 2 * cut.step - 3), batch=batch), "growth", "eager", "fifo"
+    )
     rows = max(cut.few_rows, min(cut.rows, _UPPER_ROWS))
     tail = cut.keys // 4 + 1
     for pieces in (2, _SIXTH) if cut.is_persistent else (1,):
@@ -364,7 +366,7 @@ def drawn_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun
     difference of the lengths, in two rows; and one of several heads and batches.
     """
     cut, rng = _Cut(key, loop, whole_groups=False), np.random.default_rng([seed, _DRAWN])
-    most = (cut.step + cut.keys) // _TAILS
+    most = max(1, (cut.step + cut.keys) // _TAILS)
     tails = 1 + rng.permutation(_TAILS)[: max(1, _DRAWN_TAILS // cut.crowd)]
     ragged = (_tail_run(cut, _TAILS * int(rng.integers(most)) + int(tail)) for tail in tails)
     return *ragged, _drawn_run(cut, rng)

@@ -172,6 +172,14 @@ def test_elements_that_nobody_wrote_are_a_warning(tmp_path):
     )
 
 
+def test_elements_that_were_written_as_nan_are_a_warning(tmp_path):
+    checked = check_file(small(tmp_path, "ef::stg(x + threadIdx.x, threadIdx.x < 7 ? 0.0f / 0.0f : 1.0f);"))
+
+    (finding,) = [each for each in checked.findings if each.kind == "not-a-number"]
+    assert finding.message == "7 of 32 elements of 'x' were written as NaN"
+    assert finding.severity == "warning"
+
+
 def test_what_gpp_refuses_is_shown_with_its_column(tmp_path):
     checked = check_file(small(tmp_path, "__syncthreads();"))
 
