@@ -425,12 +425,12 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
 
 
 def _longest(cut: _Cut) -> Iterator[tuple[AttentionWorkload, str]]:
-    """As many keys as there is time for; the last ones outweigh the others."""
+    """As many keys as there is time for: the last ones outweigh the others, or hidden ones outweigh all."""
     shares = cut.loop.splits / max(1, cut.loop.splits - 1)
     lengths = [int(keys * shares) + 33 for keys in _MANY_KEYS] + [(_MANY_STEPS + 4) * cut.step]
     for shape in (cut.workload(1, keys) for keys in sorted(lengths, reverse=True)):
         if cut.cost_of(shape) <= _MOST_LONG_COST:
-            yield shape, "rising"
+            yield from ((shape, "rising"), (shape, "heavy_hidden"))
             return
 
 
