@@ -266,7 +266,8 @@ class EmulatedRun:
     crowded: bool = False  # on a GPU with room for few CTAs: persistent CTAs then take several blocks each
     sms: int = 0  # of that GPU; 0: with room for a single CTA
     without: tuple[str, ...] = ()  # optional outputs that are not asked for
-    is_strided: bool = False  # tensors lie in memory as their `spread` says, with a gap behind each row
+    # Tensors lie as their `spread` says, with a gap behind each row, and scales are others than usual.
+    is_strided: bool = False
     shrunk: tuple[str, ...] = ()  # constants of the text that must be smaller: kernels/renderer.py
     is_counted: bool = False  # gives a point of the performance model's line; two runs of a plan do
     # Called three times in one memory, if there is a workspace: on other inputs, and on the first again.

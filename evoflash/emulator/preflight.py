@@ -126,6 +126,7 @@ def _carry_out(
             planned.is_strided,
             # What is counted goes by the addresses, and is to be the same for all.
             is_displaced=not planned.is_counted,
+            is_rescaled=planned.is_strided,
         )
         built = _shrunk(candidate, family, planned, gpu) if planned.shrunk else library
         emulate_it = _emulate_thrice if planned.is_repeated else _emulate_once

@@ -9,8 +9,9 @@ from evoflash.trust.selftest.corpus import FOLDER
 from scripts.validation import adversary
 from scripts.validation.adversary import Row, chosen, examine, record
 
-SINGLE_EDITS, FOURTH_SET, FIFTH_SET, SIXTH_SET = (
-    Path(__file__).parent / name for name in ("single_edits", "fourth_set", "fifth_set", "sixth_set")
+SINGLE_EDITS, FOURTH_SET, FIFTH_SET, SIXTH_SET, SEVENTH_SET = (
+    Path(__file__).parent / name
+    for name in ("single_edits", "fourth_set", "fifth_set", "sixth_set", "seventh_set")
 )
 
 CAUGHT = Row("direct", "values past the end read", "single edits, D1c", "preflight", "OOB-global", 0.2)
@@ -72,6 +73,12 @@ def test_what_the_second_adversary_planted_is_noticed(name: str, rung: str) -> N
     row = examine((SIXTH_SET, name))
     assert row.rung in ({rung, "preflight"} if rung else {""})
     assert row.is_good
+
+
+@pytest.mark.parametrize("name", ["P05", "Z04", "D04", "Z03", "K03", "K04"])
+@pytest.mark.sample(2)
+def test_what_public_kernels_once_did_wrong_is_noticed(name: str) -> None:
+    assert examine((SEVENTH_SET, name)).rung == "preflight"
 
 
 def test_the_check_shapes_notice_what_the_preflight_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ constexpr u32 kBudget = 4096;          // accesses of one turn
 constexpr u32 kPollQuantum = 256;      // repeated reads after which a thread counts as polling
 constexpr u32 kPollQuanta = 4;         // of every runnable thread before a livelock is declared
 constexpr u32 kIdleReads = 256 << 10;  // and this many in all: some 20 ms
-constexpr u32 kInVain = 1 << 14;       // times that somebody asks at a line before others go on
+constexpr u32 kInVain = 1 << 22;       // times that somebody asks at a line before others go on: some 20 ms
 constexpr u32 kVainRounds = 32;        // of waits given up by all before nothing is expected of another one
 
 ReadyQueue ready;

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.errors import UsageError
-from evoflash.numerics import Bits, encode, standard_normal
+from evoflash.numerics import Bits, decode, encode, standard_normal
 from evoflash.operation import InputNames
 from evoflash.operations.attention.workload import AttentionWorkload
 
@@ -281,7 +281,7 @@ def _large_values(workload: AttentionWorkload, rng: np.random.Generator) -> Inpu
 
 
 # By how much a row's maximum grows, in powers of two: about what P holds in that type, and what fp32 sums do.
-_GROWTHS = {"fp16": (13, 16.1, 20, 126.5), "bf16": (16.3, 80, 118, 126.5)}
+_GROWTHS = {"fp16": (13, 15.9998, 20, 126.5), "bf16": (16.3, 80, 118, 126.5)}
 # How far the small weights lie below the one heavy key's, in powers of two: what P of 16 bits can hold.
 _DEPTHS = {"fp16": (19, 14), "bf16": (30, 15)}
 _LOW = {"fp32": 60000, "fp16": 15000}  # a raw score far below zero, by what the scores are summed in
@@ -291,23 +291,29 @@ def _growth(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
     """One key near the end outgrows all others, whose score is 0, by a power of two, another for each head of
     K: who sets a bound for P, or for its sums, beyond what its type holds lets it overflow.
 
-    One key, because a sum over many shows before a number does.
+    One key, because a sum over many shows before a number does; of every second head of K the next one, which
+    is another of the two that a thread has side by side.
     """
-    q, k, v = _normal(workload, rng)
-    level = np.zeros((workload.batch * workload.kv_heads, workload.seq_kv), np.float32)
-    grown = np.resize(rng.permutation(_GROWTHS[workload.dtype]), len(level))
-    level[:, max(0, workload.seq_kv - 1 - min(workload.seq_q, 3))] = grown
-    q, k = _along(workload, level, rng)
-    return q, k, (1000 if workload.dtype == "bf16" else 1) * v
+    w = workload
+    q, k, v = _normal(w, rng)
+    direction = _signs(rng, (w.head_dim,))
+    grown = np.resize(rng.permutation(_GROWTHS[w.dtype]), w.batch * w.kv_heads)
+    keys = _grown_keys(w, grown) * direction
+    first = max(0, w.seq_kv - 1 - min(w.seq_q, 3))
+    q[...], k[...] = direction, 0
+    for number, (batch, group) in enumerate(np.ndindex(w.batch, w.kv_heads)):
+        is_next = (number + number // len(_GROWTHS[w.dtype])) % 2 == 1
+        k[batch, group, min(first + is_next, w.seq_kv - 1)] = keys[number]
+    return q, k, (1000 if w.dtype == "bf16" else 1) * v
 
 
-def _along(
-    workload: AttentionWorkload, level: NDArray[np.float32], rng: np.random.Generator
-) -> tuple[Single, Single]:
-    """Q and K whose scores, in powers of two, are these numbers of a head of K and a key, in every row."""
-    w, direction = workload, _signs(rng, (workload.head_dim,))
-    keys = np.float32(np.log(2) / w.head_dim**0.5) * level.reshape(w.batch, w.kv_heads, w.seq_kv, 1)
-    return np.broadcast_to(direction, (w.batch, w.heads, w.seq_q, w.head_dim)).copy(), keys * direction
+def _grown_keys(workload: AttentionWorkload, grown: NDArray[np.float64]) -> Single:
+    """Keys of one number, but for the last: that makes up for what is rounded off the others."""
+    scores = np.log(2) * grown * workload.head_dim**0.5
+    each = np.repeat(scores[:, None] / workload.head_dim, workload.head_dim, axis=1).astype(np.float32)
+    each = decode(encode(each, workload.dtype), workload.dtype)
+    each[:, -1] = scores - each[:, :-1].sum(axis=1, dtype=np.float64)
+    return each
 
 
 def _small_weights(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:

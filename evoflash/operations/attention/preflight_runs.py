@@ -35,10 +35,11 @@ _LEVELS = 4  # of growth, one in each batch: blocks are done again as a whole
 _DEPTHS = 4  # of small weights, two levels with the heavy key first and last
 _MOST_BATCHES, _MOST_HEADS = 20, 5  # of a drawn shape
 _MOST_ROWS = 1280  # of a drawn shape's blocks
-# Keys that a finalist meets: a hundred tiles, and more than 15 bits count; and the input that shows it.
-_LONG = ((6529, "normal"), (32801, "heavy_hidden"))
+# What a finalist meets: keys, of a split's last share the first one too, or steps, that 16, 15 or 8 bits do
+# not count, the most that there is time for; and batches that 8 bits do not count.
+_LONG, _MANY_KEYS, _MANY_STEPS, _MANY_BATCHES = 6529, (1 << 16, 1 << 15), 1 << 8, 257
 _TALL_ROWS, _TALL_HEADS = 4100, 16  # more rows in all than 16 bits count
-_MOST_COST = 30 * _MUCH  # of a finalist's run
+_MOST_COST, _MOST_LONG_COST = 30 * _MUCH, 60 * _MUCH  # of a finalist's run, of one that shows a small number
 _MANY_HEADS = 32
 _TAILS, _DRAWN_TAILS = 16, 4  # keys that kernels take at a time, and remainders that a candidate meets
 _DRAWN = 3  # of what the drawn shape's generator differs from others of the seed
@@ -363,13 +364,15 @@ def _repeated_runs(cut: _Cut) -> Iterator[EmulatedRun]:
 
 def drawn_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ...]:
     """Shapes that no template was written for: a few numbers of keys modulo 16, in any tile and with any
-    difference of the lengths, in two rows; and one of several heads and batches.
+    difference of the lengths, in two rows; one of several heads and batches; and the largest power of two of
+    keys that is less than a tile.
     """
     cut, rng = _Cut(key, loop, whole_groups=False), np.random.default_rng([seed, _DRAWN])
     most = max(1, (cut.step + cut.keys) // _TAILS)
     tails = 1 + rng.permutation(_TAILS)[: max(1, _DRAWN_TAILS // cut.crowd)]
     ragged = (_tail_run(cut, _TAILS * int(rng.integers(most)) + int(tail)) for tail in tails)
-    return *ragged, _drawn_run(cut, rng)
+    rounded = () if cut.keys < _TAILS else (_tail_run(cut, 1 << (cut.keys - 1).bit_length() - 1),)
+    return *ragged, _drawn_run(cut, rng), *rounded
 
 
 def _tail_run(cut: _Cut, keys: int) -> EmulatedRun:
@@ -396,7 +399,8 @@ def _drawn_run(cut: _Cut, rng: np.random.Generator) -> EmulatedRun:
 
 def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ...]:
     """What takes too long for every candidate: all tails and differences of lengths that two tiles have, the
-    check shapes with a kind of input or two, more keys and more rows than 16 bits count.
+    check shapes with a kind of input or two, all levels of growth, more keys, rows, steps and batches than
+    kernels with small numbers count.
 
     What would take the emulator more than some seconds is left to a GPU.
     """
@@ -406,15 +410,30 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
         for tail in range(1, 2 * cut.keys + 1)
     )
     asked = [(shape, name) for shape in check_workloads([key]) for name in _kinds(shape, rng)]
-    asked += [(cut.workload(1, keys), name) for keys, name in _LONG]
+    asked += [(cut.workload(1, _LONG), "normal")]
+    asked.append((cut.workload(2, 2 * cut.step - 3, batch=2 * _LEVELS), "growth"))
     asked.append((cut.workload(cut.rows + 1, 1, heads=UNEVEN_HEADS, batch=2), "normal"))
     dear = (
         EmulatedRun(shape, name, "random", "random", is_strided=bool(rng.integers(2)))
         for shape, name in asked
         if cut.cost_of(shape) <= _MOST_COST
     )
-    tall = EmulatedRun(cut.workload(_TALL_ROWS, 1, heads=_TALL_HEADS), "normal", "eager", "fifo")
-    return *tails, *dear, tall
+    many = (*_longest(cut), (cut.workload(1, 1, batch=_MANY_BATCHES), "normal"))
+    large = (
+        EmulatedRun(shape, name, "eager", "fifo")
+        for shape, name in (*many, (cut.workload(_TALL_ROWS, 1, heads=_TALL_HEADS), "normal"))
+    )
+    return *tails, *dear, *large
+
+
+def _longest(cut: _Cut) -> Iterator[tuple[AttentionWorkload, str]]:
+    """As many keys as there is time for: the last ones outweigh the others, or hidden ones outweigh all."""
+    shares = cut.loop.splits / max(1, cut.loop.splits - 1)
+    lengths = [int(keys * shares) + 33 for keys in _MANY_KEYS] + [(_MANY_STEPS + 4) * cut.step]
+    for shape in (cut.workload(1, keys) for keys in sorted(lengths, reverse=True)):
+        if cut.cost_of(shape) <= _MOST_LONG_COST:
+            yield from ((shape, "rising"), (shape, "heavy_hidden"))
+            return
 
 
 def _kinds(shape: AttentionWorkload, rng: np.random.Generator) -> tuple[str, ...]:
