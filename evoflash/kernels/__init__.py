@@ -8,6 +8,9 @@ gpu/ and emulator/ run them.
     family        A kernel family as a search space and launches, made of its template's header
     gxx           Builds the emulator's runtime and rendered kernels with g++. Runs neither
     header        Reads a template's TOML header into records and compiled expressions
+    kernel_text   A kernel's text as compilers read it
+    lint          Refuses what a kernel's text may not hold because the emulator would not see it, by a list
+                  of what it may
     nvrtc         Compiles CUDA text with NVRTC to machine code and its figures
     renderer      Renders a genome as CUDA text
     standalone    Writes a genome as one kernel.cu that needs nothing else, and reads such a file's banner

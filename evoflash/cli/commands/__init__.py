@@ -1,6 +1,6 @@
 """The commands, one file each. A command parses its options, makes one call of app/ and shows the answer.
 
-baselines         `evoflash baselines` times the libraries' kernels on a problem
+baselines         `evoflash baselines` times the libraries' attention on a problem
 benchmark_search  `evoflash benchmark-search` compares strategies and rivals on recorded spaces
 best              `evoflash best` shows the best kernel known for a problem
 check             `evoflash check` shows what a kernel does wrong, found in the emulator
