@@ -32,7 +32,7 @@ def verdict(record: Json, figures: Figures) -> str:
         (Figures("").us(found["measured_us"], unit=" us"), "measured, in the archive"),
         (figures.us(found["us"], unit=" us"), run["times"]),
         (_interval(found, figures), f"p10 to p90 of {found['n']} samples, {found['protocol']}"),
-        (figures.times(found["over_seed"]), "times as fast as the fastest seed"),
+        (figures.times(found["over_seed"]), "the speed of the fastest seed"),
         (figures.rate(found["tflops"]), "TFLOPS, as the field counts them"),
         (figures.exact(len(found["ties"])), "others cannot be told apart from it"),
         (f"{figures.exact(run['evaluated'])}", f"evaluated, {run['correct']} of them correct"),
