@@ -184,16 +184,23 @@ class EstimateTies:
     @property
     def says(self) -> tuple[str, ...]:
         """In sentences; none where the fastest stands alone."""
+        return self.in_words()
+
+    def in_words(self, which: str = "") -> tuple[str, ...]:
+        """As `says`; `which` kernels were looked at, where these are not all, as ` shown`."""
         found = []
         if self.equal:
-            kernels = f"{self.equal} other kernels tie" if self.equal > 1 else "1 other kernel ties"
+            kernels = (
+                f"{self.equal} other kernels{which} tie" if self.equal > 1 else f"1 other kernel{which} ties"
+            )
             found.append(f"{kernels} with the fastest: equal estimates of ~{self.us:.4g} us.")
         if self.near and self.error:
-            more = (
-                f"{self.near} {'more' if self.equal else 'other'}{'s' * (self.near > 1 and not self.equal)}"
-            )
+            word = "more" if self.equal else "others" if self.near > 1 else "other"
+            more = f"{self.near} {word}{which}"
             nearer = f"{more} {'are' if self.near > 1 else 'is'} nearer to the fastest than the model's error"
             found.append(f"{nearer}, {100 * (self.error - 1):.0f} %: the model does not order these.")
+        if self.error is None:
+            found.append("The model's error is unknown: estimates near one another are no order.")
         return tuple(found)
 
 

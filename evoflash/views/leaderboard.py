@@ -172,7 +172,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
             off = percent_of(row["score_us"] / known.us)
             said.append(f"{known.genome.id} was measured: {known.time}; the model says {off}.")
     error = [f"{words[0].upper()}{words[1:]}." for words in error_in_words(gpu, problem)]
-    return [*said, *(tied.says if tied else ()), *error]
+    return [*said, *(tied.in_words(" shown") if tied else ()), *error]
 
 
 def _is_estimated(rows: list[Row]) -> bool:

@@ -125,6 +125,10 @@ def test_what_is_known_of_attention_is_said_of_no_other_operation() -> None:
     found = ties([11.7101, 11.7104, 11.9], "h200", linear)
     assert found is not None
     assert (found.equal, found.near, found.error) == (1, 0, None)
+    assert found.in_words(" shown") == (
+        "1 other kernel shown ties with the fastest: equal estimates of ~11.71 us.",
+        "The model's error is unknown: estimates near one another are no order.",
+    )
 
 
 def test_the_shipped_estimates_are_of_todays_model_and_archive() -> None:

@@ -31,7 +31,7 @@ def coverage_of(subject: KernelUnderTest, runs: Sequence[OneRun]) -> Coverage:
     if not whole:
         return NOTHING
     compared = (*_with_reference(whole), *_with_each_other(whole))
-    return Coverage(compared, tuple(_seen(whole)), tuple(_left_open(subject, whole)))
+    return Coverage(compared, tuple(_what_was_seen(whole)), tuple(_left_open(subject, whole)))
 
 
 def _with_reference(runs: Sequence[OneRun]) -> Iterator[str]:
@@ -51,9 +51,8 @@ def _with_reference(runs: Sequence[OneRun]) -> Iterator[str]:
     yield f"Inputs: {', '.join(sorted({one.inputs for one in judged}))}."
     strided = sum(one.run.is_strided for one in judged)
     rescaled = sum(one.run.is_rescaled for one in judged)
-    yield (
-        f"Tensors that are not dense in {_count(strided, 'run')}, another scale in {_count(rescaled, 'run')}."
-    )
+    scale = f", another scale in {_count(rescaled, 'run')}" if rescaled else ""  # a linear layer has none
+    yield f"Tensors that are not dense in {_count(strided, 'run')}{scale}."
 
 
 def _ranges(names: Sequence[Mapping[str, Any]]) -> str:
@@ -79,7 +78,7 @@ def _with_each_other(runs: Sequence[OneRun]) -> Iterator[str]:
         )
 
 
-def _seen(runs: Sequence[OneRun]) -> Iterator[str]:
+def _what_was_seen(runs: Sequence[OneRun]) -> Iterator[str]:
     def total(name: str) -> int:
         return sum(one.ending.value.counters.get(name, 0) for one in runs if one.ending.value)
 

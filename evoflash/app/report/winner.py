@@ -255,6 +255,7 @@ def verdict(
         seed_measured_us=seed_measured_us,
         pairs=known,
         ties=ties,
+        has_known_error=not best.is_estimate or error_for(best.gpu, best.problem) is not None,
         says=(*_from_archive(best, seed), *why, *_beside(known, baselines, best)),
     )
 

@@ -145,7 +145,7 @@ class LibraryContender:
         self._attention = attention
         self._specs = operation_of(bench.workload).tensors(bench.workload)
         self._views = [_input_views(self._torch, arena, self._specs) for arena in bench.arenas]
-        self._inputs = [self._arranged(views) for views in self._views]
+        self._inputs = [self._arrangement(views) for views in self._views]
         self._outputs: dict[int, Any] = {}
         self._torch.cuda.synchronize()  # copied on torch's stream, read on ours
 
@@ -162,7 +162,7 @@ class LibraryContender:
         """What its output may be off where it rounds inputs by itself; 0: as a candidate's."""
         return self._attention.rel_l2
 
-    def _arranged(self, views: Sequence[Any]) -> tuple[Any, ...]:
+    def _arrangement(self, views: Sequence[Any]) -> tuple[Any, ...]:
         if self._attention.together is not None:
             return self._attention.together(*views)
         return tuple(self._attention.arrange(view) for view in views)
@@ -173,7 +173,7 @@ class LibraryContender:
         for given, inputs in zip(self._views, self._inputs, strict=True):
             if all(used.data_ptr() in views for used in inputs):
                 continue
-            for used, fresh in zip(inputs, self._arranged(given), strict=True):
+            for used, fresh in zip(inputs, self._arrangement(given), strict=True):
                 if used.data_ptr() not in views:
                     used.copy_(fresh)
         self._torch.cuda.synchronize()

@@ -82,10 +82,10 @@ def draw(name: str, workload: LinearWorkload, *, seed: int) -> LinearInputs:
     if name not in _RECIPES:
         raise UsageError(f"no trial is called '{name}': use {', '.join(_RECIPES)}.")
     rng = np.random.default_rng([seed, zlib.crc32(name.encode()), zlib.crc32(str(workload).encode())])
-    return _encoded(name, workload, _RECIPES[name](workload, rng), rng)
+    return _inputs_of(name, workload, _RECIPES[name](workload, rng), rng)
 
 
-def _encoded(
+def _inputs_of(
     name: str, workload: LinearWorkload, numbers: _Numbers, rng: np.random.Generator
 ) -> LinearInputs:
     w, x = workload, encode(numbers.x, "bf16")
@@ -270,7 +270,7 @@ def timed_inputs(workload: LinearWorkload, *, sets: int, rng: np.random.Generato
     differs. Zeros would run too fast.
     """
     step = 4096 + 16
-    first = _encoded("normal", workload, _normal(workload, rng), rng)
+    first = _inputs_of("normal", workload, _normal(workload, rng), rng)
 
     def windows(values: NDArray[Any] | None) -> list[NDArray[Any] | None]:
         if values is None:

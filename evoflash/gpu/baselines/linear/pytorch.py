@@ -22,7 +22,7 @@ def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     yield (
         _plain(library, linear_on(bench, adds_bias=True))
         if name == "cublaslt"
-        else _scaled(library, linear_on(bench))
+        else _scaled_call(library, linear_on(bench))
     )
 
 
@@ -43,7 +43,7 @@ def _plain(library: Any, workload: LinearWorkload) -> LibraryCall:
     return LibraryCall(attend, {"weights": made}, together=together, rel_l2=off)
 
 
-def _scaled(library: Any, workload: LinearWorkload) -> LibraryCall:
+def _scaled_call(library: Any, workload: LinearWorkload) -> LibraryCall:
     def attend(x: Any, w: Any, x_scale: Any, w_scale: Any) -> Any:
         return library._scaled_mm(
             x,

@@ -183,7 +183,7 @@ def call_arguments(
     return arguments(workload, (q, k, v, o, lse), given, workspace=workspace, softmax_scale=softmax_scale)
 
 
-def rescaled(inputs: Any, workload: AttentionWorkload) -> tuple[Any, dict[str, float]]:
+def rescaled_inputs(inputs: Any, workload: AttentionWorkload) -> tuple[Any, dict[str, float]]:
     """Inputs with twice the queries, or half of them where some would be infinite then, and the softmax scale
     that makes up for it: the right outputs are the same to the bit, but for queries that become subnormal.
     """
