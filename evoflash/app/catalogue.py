@@ -93,9 +93,21 @@ def problem_name(text: str) -> str:
     return "+".join(map(_workload_name, text.split("+")))
 
 
+def problem_and_name(text: str) -> str:
+    """A problem as the database writes it, with its name behind it where it has one.
+
+    `b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16 (mission)`: whoever asked for `mission` finds it.
+    """
+    name = problem_name(text)
+    is_named = any(part.partition(",")[0] in NAMED_PROBLEMS for part in name.split("+"))
+    return f"{text} ({name})" if is_named else text
+
+
 def _workload_name(text: str) -> str:
     from evoflash.problem import canonical
 
+    if ":" in text:  # of another operation: the names are attention's
+        return text
     short = re.sub(r"sq=(\d+),skv=\1(?!\d)", r"s=\1", text).replace(",dtype=fp16", "")
     marks = [word for word in short.split(",") if word == "causal" or word.startswith(("dtype=", "acc="))]
     for name in NAMED_PROBLEMS:

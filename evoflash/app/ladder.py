@@ -20,6 +20,7 @@ from evoflash.gpu.launcher import present_spec
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
 from evoflash.notices import say
+from evoflash.operation import DEFAULT
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, Value
 from evoflash.specs import GpuSpec, load_gpu
@@ -114,6 +115,12 @@ def genome_of(step: LadderStep, problem: Problem, gpu: GpuSpec) -> Genome:
     return next((genome for genome in genomes if space.is_valid(genome)), genomes[0])
 
 
+def _check_is_attention(problem: str) -> None:
+    operation = parse_problem(problem).operation
+    if operation != DEFAULT:
+        raise UsageError(f"the ladder's kernels compute {DEFAULT}, not {operation}: give another --problem.")
+
+
 def climb(
     *,
     gpu: str | None,
@@ -127,6 +134,7 @@ def climb(
 
     UsageError or DeviceError where the problem, the GPU or the evaluator do not fit.
     """
+    _check_is_attention(problem)
     plan = plan_search(
         gpu=gpu,
         problem=problem,
@@ -187,6 +195,7 @@ class RenderedStep:
 
 def sources(*, gpu: str | None, problem: str) -> tuple[RenderedStep, ...]:
     """The kernels of all steps for the problem's first compile key, in order."""
+    _check_is_attention(problem)
     what, spec = parse_problem(problem), _shown_for(gpu)
     key = what.compile_keys(spec.arch)[0]
     shown: list[RenderedStep] = []

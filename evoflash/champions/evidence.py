@@ -14,9 +14,10 @@ from functools import cache
 from evoflash.champions import Champion, champion_today, champions
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Basis, Evaluation, was_timed_again
+from evoflash.operation import DEFAULT
 from evoflash.paths import CHAMPIONS
 from evoflash.perf_model import model_version
-from evoflash.problem import Problem, parse_problem
+from evoflash.problem import Problem, operation_in, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
 
@@ -141,18 +142,34 @@ def model_error(gpu: str) -> ModelError | None:
     return ModelError(name, said["model_version"], tuple(ratios))
 
 
-def error_in_words(gpu: str) -> tuple[str, ...]:
-    """A sentence for who reads an estimate for the GPU; none where nothing is known."""
+def error_in_words(gpu: str, problem: str) -> tuple[str, ...]:
+    """A sentence for who reads an estimate for the problem on the GPU; none where nothing is known."""
+    if _has_unmeasured_kernels(problem):
+        what = operation_in(problem).name
+        return (f"no {what} kernel was measured, on {gpu} or elsewhere: how far the model is off is unknown",)
     known = model_error(gpu)
     return () if known is None else (known.in_words(gpu),)
 
 
-def has_order(estimates: Sequence[float], gpu: str) -> bool:
+def error_for(gpu: str, problem: str) -> ModelError | None:
+    """How far the model is off for kernels of the problem's operation; None where that is not known."""
+    return None if _has_unmeasured_kernels(problem) else model_error(gpu)
+
+
+def _has_unmeasured_kernels(problem: str) -> bool:
+    """Whether the problem is of an operation that no archive has a kernel of."""
+    try:
+        return operation_in(problem).name != DEFAULT
+    except EvoflashError:  # of a recording of another program
+        return False
+
+
+def has_order(estimates: Sequence[float], gpu: str, problem: str) -> bool:
     """Whether the model can tell the slowest of these from the fastest: not where they are equal, nor where
-    they are nearer to one another than the model's error.
+    they are nearer to one another than the model's error, nor where that is not known.
     """
-    known = model_error(gpu)
-    return max(estimates) > min(estimates) * (known.spread if known else 1.0)
+    known = error_for(gpu, problem)
+    return known is not None and max(estimates) > min(estimates) * known.spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,24 +184,31 @@ class EstimateTies:
     @property
     def says(self) -> tuple[str, ...]:
         """In sentences; none where the fastest stands alone."""
+        return self.in_words()
+
+    def in_words(self, which: str = "") -> tuple[str, ...]:
+        """As `says`; `which` kernels were looked at, where these are not all, as ` shown`."""
         found = []
         if self.equal:
-            kernels = f"{self.equal} other kernels tie" if self.equal > 1 else "1 other kernel ties"
+            kernels = (
+                f"{self.equal} other kernels{which} tie" if self.equal > 1 else f"1 other kernel{which} ties"
+            )
             found.append(f"{kernels} with the fastest: equal estimates of ~{self.us:.4g} us.")
         if self.near and self.error:
-            more = (
-                f"{self.near} {'more' if self.equal else 'other'}{'s' * (self.near > 1 and not self.equal)}"
-            )
+            word = "more" if self.equal else "others" if self.near > 1 else "other"
+            more = f"{self.near} {word}{which}"
             nearer = f"{more} {'are' if self.near > 1 else 'is'} nearer to the fastest than the model's error"
             found.append(f"{nearer}, {100 * (self.error - 1):.0f} %: the model does not order these.")
+        if self.error is None:
+            found.append("The model's error is unknown: estimates near one another are no order.")
         return tuple(found)
 
 
-def ties(estimates: Sequence[float], gpu: str) -> EstimateTies | None:
+def ties(estimates: Sequence[float], gpu: str, problem: str) -> EstimateTies | None:
     """Among these, in us and in any order, of different kernels; None where there is none."""
     if not estimates:
         return None
-    best, known = min(estimates), model_error(gpu)
+    best, known = min(estimates), error_for(gpu, problem)
     equal = sum(f"{each:.4g}" == f"{best:.4g}" for each in estimates) - 1
     within = sum(each <= best * (known.spread if known else 1.0) for each in estimates) - 1
     return EstimateTies(best, equal, max(within - equal, 0), known.spread if known else None)

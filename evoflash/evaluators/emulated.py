@@ -119,7 +119,7 @@ def _failure_of(ending: Ending[PreparationFailure | None]) -> PreparationFailure
 
 
 def _screened_evaluation(evaluation: Evaluation, screened: ScreeningResult) -> Evaluation:
-    against = f"{evaluation.score_us:.2f} us against {screened.rival_us:.2f} us"
+    against = f"~{evaluation.score_us:.2f} us against ~{screened.rival_us:.2f} us, ESTIMATED"
     reason = f"too slow to be proven: {against}"
     return replace(evaluation, status=Status.SCREENED, rung=Rung.TIMING, reason=reason)
 

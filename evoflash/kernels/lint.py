@@ -198,8 +198,8 @@ def _in_words(text: KernelText) -> Iterator[_Found]:
             yield kinds[word][0], place, kinds[word][1]
         elif word == "#":
             yield "a # within a line", place, _PLAIN
-        elif word == "[" and following == "[" and tuple(names[at + 2 : at + 5]) != _HARMLESS:
-            yield "an attribute", place, "leave it out"
+        elif word == "[" and following == "[" and not _is_of_warnings(names, at):
+            yield "an attribute", place, "leave it out, or write [[maybe_unused]]"
         elif word in _ON_DEVICE and not _is_function(names, at, macros):
             yield GLOBAL, place, _CONSTANT
         elif word == "static" and following != "constexpr" and not _is_function(names, at, macros):
@@ -208,8 +208,15 @@ def _in_words(text: KernelText) -> Iterator[_Found]:
             yield "an extern name", place, "define it in this text"
 
 
+_OF_WARNINGS = ("maybe_unused", "nodiscard", "fallthrough")  # attributes that no compiler's code depends on
+
+
+def _is_of_warnings(names: Sequence[str], at: int) -> bool:
+    """Whether the attribute that begins there is one of those, and nothing else stands in it."""
+    return list(names[at + 3 : at + 5]) == ["]", "]"] and names[at + 2] in _OF_WARNINGS
+
+
 _ON_DEVICE = ("EF_DEV", "__device__")
-_HARMLESS = ("maybe_unused", "]", "]")  # the one attribute that changes nothing
 _SPECIFIERS = {
     *("static", "inline", "constexpr", "const", "extern", '"C"', "EF_DEV", "__device__", "__global__"),
     *("__forceinline__", "__noinline__"),

@@ -18,7 +18,12 @@ Behind a name, or in its place, with commas between:
   dtype=fp16|bf16  the type of Q, K, V and O
   acc=fp16         scores may be summed in fp16, an accuracy class of its own
 Several problems joined by + are ranked by the geometric mean of their times.
-For example: mission,causal   s2k_d64,dtype=bf16   b=4,h=32,hkv=8,s=4096,d=128   mission+mission,causal"""
+For example: mission,causal   s2k_d64,dtype=bf16   b=4,h=32,hkv=8,s=4096,d=128   mission+mission,causal
+
+A linear layer of a decoding step, y = x W^T with up to 64 rows: linear:m=1,n=1280,k=8192,dtype=fp8b128
+  m= n= k=         rows of x, rows of W, their length; or a layer's name for n and k, as 70b_tp8_qkv
+  dtype=bf16|fp8b128|fp8t   the type of W; bias and residual are added
+For example: linear:70b_tp8_qkv,m=8,dtype=fp8b128"""
 
 
 def print_gpus(found: Sequence[KnownGpu], console: Console) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from evoflash.app.best import BestKernel
+from evoflash.app.catalogue import problem_and_name
 from evoflash.app.compare import ComparisonResult, ComparisonRun, PairResult
 from evoflash.app.evaluate import EvaluationResult
 from evoflash.app.export import export_commands
@@ -172,7 +173,7 @@ def _head(evaluation: Evaluation) -> list[str]:
     lines = [
         f"kernel    {evaluation.genome.id}  {evaluation.genome.family}",
         values_line(evaluation.genome, evaluation.problem, evaluation.gpu),
-        f"problem   {evaluation.problem}   on {evaluation.gpu}",
+        f"problem   {problem_and_name(evaluation.problem)}   on {evaluation.gpu}",
         f"status    {evaluation.status}, reached {evaluation.rung}" + _after(evaluation.reason, ": "),
         *_times(evaluation),
     ]
@@ -197,7 +198,7 @@ def _times(evaluation: Evaluation) -> Iterator[str]:
     for timing in evaluation.timings:
         yield f"          {_timing(timing, is_estimate=evaluation.is_estimate)}"
     if evaluation.basis is Basis.ESTIMATED and evaluation.score_us:
-        yield from (f"model     {words}" for words in error_in_words(evaluation.gpu))
+        yield from (f"model     {words}" for words in error_in_words(evaluation.gpu, evaluation.problem))
 
 
 def describe_build(build: Build) -> str:
@@ -265,7 +266,7 @@ def _archived_lines(known: Champion, status: str, here: Sequence[str] = ()) -> l
     return [
         f"kernel    {known.genome.id}  {known.genome.family}",
         values_line(known.genome, known.problem, known.gpu),
-        f"problem   {known.problem}   on {known.gpu}",
+        f"problem   {problem_and_name(known.problem)}   on {known.gpu}",
         f"status    {status}",
         f"time      {known.time}",
         f"          {known.protocol}" + _after(known.rivals_in_words, "; "),

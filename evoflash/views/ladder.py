@@ -64,7 +64,7 @@ def notes(climb: Climb) -> list[str]:
     """How far estimates may be off; nothing where times were measured."""
     if climb.basis is Basis.MEASURED:
         return []
-    said = [f"{words[0].upper()}{words[1:]}." for words in error_in_words(climb.gpu)]
+    said = [f"{words[0].upper()}{words[1:]}." for words in error_in_words(climb.gpu, climb.problem)]
     return [*said, "Of kernels unlike those, as the first steps are, it may be off by much more."]
 
 

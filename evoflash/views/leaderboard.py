@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from evoflash.app.catalogue import problem_and_name
 from evoflash.app.leaderboard import RANKING, Objective, Rankings, databases_of, short_names
 from evoflash.champions import ARCHIVED
 from evoflash.champions.evidence import archived_for, error_in_words, percent_of, ties
@@ -140,7 +141,7 @@ def _front(table: Rankings, rows: list[Row]) -> str:
 
 def _ranking_title(rows: list[Row]) -> str:
     if rows[0]["basis"] == ARCHIVED:
-        return f"{rows[0]['problem']} on {rows[0]['gpu']}: {_archived_run(rows)}"
+        return f"{problem_and_name(rows[0]['problem'])} on {rows[0]['gpu']}: {_archived_run(rows)}"
     basis = Basis(rows[0]["basis"])
     models = sorted({row["model_version"] for row in rows if row["model_version"]})
     estimates = f"estimated by model {', '.join(models) or 'unknown'}, not measured"
@@ -149,7 +150,7 @@ def _ranking_title(rows: list[Row]) -> str:
         Basis.REPLAYED: "replayed from a recording" + (f", {estimates}" if _is_estimated(rows) else ""),
         Basis.ESTIMATED: estimates,
     }
-    return f"{rows[0]['problem']} on {rows[0]['gpu']}: {words[basis]}"
+    return f"{problem_and_name(rows[0]['problem'])} on {rows[0]['gpu']}: {words[basis]}"
 
 
 def _archived_run(rows: list[Row]) -> str:
@@ -164,14 +165,14 @@ def notes(rows: Sequence[Row]) -> list[str]:
     if not kernels or kernels[0]["basis"] != Basis.ESTIMATED.value:
         return []
     problem, gpu = kernels[0]["problem"], kernels[0]["gpu"]
-    known, tied = archived_for(problem, gpu), ties([row["score_us"] for row in kernels], gpu)
+    known, tied = archived_for(problem, gpu), ties([row["score_us"] for row in kernels], gpu, problem)
     said = []
     for row in kernels if known is not None else ():
         if known is not None and row["genome_id"] == known.genome.id:
             off = percent_of(row["score_us"] / known.us)
             said.append(f"{known.genome.id} was measured: {known.time}; the model says {off}.")
-    error = [f"{words[0].upper()}{words[1:]}." for words in error_in_words(gpu)]
-    return [*said, *(tied.says if tied else ()), *error]
+    error = [f"{words[0].upper()}{words[1:]}." for words in error_in_words(gpu, problem)]
+    return [*said, *(tied.in_words(" shown") if tied else ()), *error]
 
 
 def _is_estimated(rows: list[Row]) -> bool:

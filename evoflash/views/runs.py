@@ -20,11 +20,11 @@ from evoflash.views.terminal import wrap
 
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
 _RANKS = {
-    **{"run": 0, "name": 4, "problem": 3, "gpu": 5, "basis": 8, "search": 7},
-    **{"evaluated": 1, "best us": 0, "state": 0, "began": 6},
-    **{"GPU min": 9, "CPU min": 10, "price": 2},
+    **{"run": 0, "name": 4, "problem": 3, "gpu": 5, "basis": 7, "search": 2},
+    **{"evaluated": 1, "best us": 0, "state": 0, "began": 8},
+    **{"GPU min": 9, "CPU min": 10, "price": 1},
 }
-_WRAPPED = {"name": 16, "problem": 22}  # characters that a line of them has at least
+_WRAPPED = {"name": 12, "problem": 16, "search": 14}  # characters that a line of them has at least
 _NUMBERS = ("run", "evaluated", "best us", "GPU min", "CPU min", "price")
 
 

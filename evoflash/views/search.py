@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from evoflash.app.best import KnownForProblem
+from evoflash.app.catalogue import problem_and_name
 from evoflash.app.search.many import ProblemResult
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
@@ -125,7 +126,7 @@ def describe_recorded(result: RunResult, price_per_hour: float | None = None) ->
     lines = (
         f"config    {best.genome.id}  {best.genome.family}",
         f"values    {' '.join(f'{name}={value}' for name, value in best.genome.values)}",
-        f"problem   {best.problem}   on {best.gpu}",
+        f"problem   {problem_and_name(best.problem)}   on {best.gpu}",
         f"time      {best.time}; best of {result.spent} evaluations",
     )
     return "\n".join(lines)

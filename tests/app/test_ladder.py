@@ -242,3 +242,8 @@ def test_without_matplotlib_the_command_names_the_extra(tmp_path):
 
     assert done.returncode == 2
     assert done.stderr.strip() == 'evoflash: --plot needs matplotlib: pip install "matplotlib>=3.9".'
+
+
+def test_a_problem_of_another_operation_is_refused_in_one_line() -> None:
+    with pytest.raises(UsageError, match="the ladder's kernels compute attention, not linear"):
+        climb(problem="linear:m=1,n=1280,k=8192", gpu="l4", evaluator="emulated")

@@ -163,7 +163,7 @@ def test_what_the_archive_measured_stands_before_the_estimates(database) -> None
     said = as_markdown(table)
     assert "631b9e5384a0dea3 was measured: 786.65 us" in said
     assert "the model says 22 % more." in said
-    assert "1 other kernel ties with the fastest: equal estimates of ~836.3 us." in said
+    assert "1 other kernel shown ties with the fastest: equal estimates of ~836.3 us." in said
 
 
 def test_what_was_never_searched_is_answered_by_the_archive_alone(database) -> None:

@@ -99,7 +99,7 @@ def test_a_ratio_is_said_in_percent(ratio, words) -> None:
 
 
 def test_the_models_error_is_said_of_the_archive_and_of_no_other_gpu() -> None:
-    (own,), (other,) = error_in_words("h200"), error_in_words("l4")
+    (own,), (other,) = error_in_words("h200", PROBLEM), error_in_words("l4", PROBLEM)
 
     assert own.startswith(
         f"of {len(champions('h200'))} archived kernels of h200 the model says 18 % more than was measured"
@@ -112,7 +112,23 @@ def test_the_models_error_is_said_of_the_archive_and_of_no_other_gpu() -> None:
     ("estimates", "order"), [((11.71, 11.71), False), ((11.71, 11.74), False), ((11.71, 14.0), True)]
 )
 def test_estimates_nearer_than_the_models_error_have_no_order(estimates, order) -> None:
-    assert has_order(estimates, "h200") is order
+    assert has_order(estimates, "h200", PROBLEM) is order
+
+
+def test_what_is_known_of_attention_is_said_of_no_other_operation() -> None:
+    linear = "linear:m=1,n=1280,k=8192,dtype=fp8b128"
+
+    assert error_in_words("h200", linear) == (
+        "no linear kernel was measured, on h200 or elsewhere: how far the model is off is unknown",
+    )
+    assert not has_order((2.0, 14.0), "h200", linear)
+    found = ties([11.7101, 11.7104, 11.9], "h200", linear)
+    assert found is not None
+    assert (found.equal, found.near, found.error) == (1, 0, None)
+    assert found.in_words(" shown") == (
+        "1 other kernel shown ties with the fastest: equal estimates of ~11.71 us.",
+        "The model's error is unknown: estimates near one another are no order.",
+    )
 
 
 def test_the_shipped_estimates_are_of_todays_model_and_archive() -> None:
@@ -149,8 +165,8 @@ def test_a_shipped_estimate_comes_out_again() -> None:
     ],
 )
 def test_equal_estimates_are_a_tie_and_near_ones_no_order(estimates, says) -> None:
-    found = ties(estimates, "h200")
+    found = ties(estimates, "h200", PROBLEM)
 
     assert found is not None
     assert found.says == says
-    assert ties([], "h200") is None
+    assert ties([], "h200", PROBLEM) is None

@@ -51,9 +51,8 @@ def _with_reference(runs: Sequence[OneRun]) -> Iterator[str]:
     yield f"Inputs: {', '.join(sorted({one.inputs for one in judged}))}."
     strided = sum(one.run.is_strided for one in judged)
     rescaled = sum(one.run.is_rescaled for one in judged)
-    yield (
-        f"Tensors that are not dense in {_count(strided, 'run')}, another scale in {_count(rescaled, 'run')}."
-    )
+    scale = f", another scale in {_count(rescaled, 'run')}" if rescaled else ""  # a linear layer has none
+    yield f"Tensors that are not dense in {_count(strided, 'run')}{scale}."
 
 
 def _ranges(names: Sequence[Mapping[str, Any]]) -> str:

@@ -224,6 +224,7 @@ class VerdictOn:
     seed_measured_us: float | None  # likewise of the seed
     pairs: tuple[PairedRatio, ...]
     ties: tuple[Tie, ...]
+    has_known_error: bool  # whether it is known how far two times have to be apart to be an order
     says: tuple[str, ...]
 
 

@@ -268,7 +268,7 @@ def ties_of(best: Evaluation, history: Sequence[tuple[Proposal, Evaluation]]) ->
     if not best.is_estimate:
         return ()
     mine = {each.genome: each.score_us for _, each in history if each.is_rankable and not each.duplicate_of}
-    found = ties([us for us in mine.values() if us is not None], best.gpu)
+    found = ties([us for us in mine.values() if us is not None], best.gpu, best.problem)
     return found.says if found else ()
 
 

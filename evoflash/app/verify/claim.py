@@ -52,6 +52,7 @@ class Claim:
     contradictions: tuple[str, ...] = ()  # what in it denies the rest of it
     apart: tuple[str, ...] = ()  # what this evoflash cannot tell of it
     edited: Path | None = None  # an export whose kernel was edited
+    rounded_us: float = 0.0  # by so much the time may be off because it was written in few digits
 
 
 def of_evaluation(evaluation: Evaluation, origin: str) -> Claim:

@@ -24,6 +24,7 @@ from evoflash.app.verify.around import of_description, of_file, of_folder
 from evoflash.app.verify.claim import Claim, Json, of_evaluation, of_json
 from evoflash.champions.evidence import known_times
 from evoflash.errors import UsageError
+from evoflash.evaluation import Basis
 from evoflash.exports.flashinfer_solution import RUN
 from evoflash.exports.launch_json import Artefact
 from evoflash.kernels.standalone import export_kernel, export_words, genome_of_words
@@ -206,9 +207,25 @@ def _of_cuda(path: Path) -> Claim:
         )
     genome, problem, gpu = genome_of_words(words)
     claim = Claim(str(path), genome.family, genome.as_dict(), str(problem), gpu.name, genome.id)
+    claim = _with_time(claim, words.claims)
     if text == export_kernel(genome, problem, gpu, prefix=words.prefix, claims=words.claims):
         return claim
     return _edited_claim(claim, path, text)
+
+
+_TIME = re.compile(r"Time: +~?([0-9.]+) us \((archived: measured on (.+?), [0-9-]+|ESTIMATED|measured)\b")
+
+
+def _with_time(claim: Claim, lines: Sequence[str]) -> Claim:
+    """With the time of a file's head; of several workloads the mean counts, which is not there."""
+    found = [known for line in lines if (known := _TIME.match(line))]
+    measured = [each for each in found if each[2] != "ESTIMATED"]
+    if len(measured or found) != 1:
+        return claim
+    (said,) = measured or found
+    basis = Basis.MEASURED if measured else Basis.ESTIMATED
+    off_us = 0.51 * 10 ** -len(said[1].partition(".")[2])
+    return replace(claim, time_us=float(said[1]), rounded_us=off_us, basis=basis, device=said[3] or "")
 
 
 def _edited_claim(claim: Claim, path: Path, text: str) -> Claim:

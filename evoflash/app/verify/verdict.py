@@ -205,7 +205,7 @@ def _other_time(claim: Claim, found: Reproduction, within: float) -> Iterator[st
     here = found.evaluation.score_us if found.evaluation else None
     if claim.time_us is None or here is None:
         return
-    if found.how is How.ESTIMATED and abs(claim.time_us / here - 1) > _SAME_ESTIMATE:
+    if found.how is How.ESTIMATED and abs(claim.time_us - here) > _SAME_ESTIMATE * here + claim.rounded_us:
         model = "the same model" if claim.model_version else "the model of this evoflash"
         yield f"~{claim.time_us:.4g} us are claimed, {model} says ~{here:.4g} us"
     if found.how is not How.MEASURED or found.evaluation is None:
@@ -264,7 +264,7 @@ def _archive_says(claim: Claim, genome: Genome) -> Iterator[str]:
         yield said
     elif claim.basis is Basis.ESTIMATED:
         yield f"{said}; the estimate is {percent_of(claim.time_us / known.us)}"
-    elif not math.isclose(claim.time_us, known.us, rel_tol=1e-6):
+    elif not math.isclose(claim.time_us, known.us, rel_tol=1e-6, abs_tol=claim.rounded_us):
         yield f"{said}; what is claimed is {percent_of(claim.time_us / known.us)}"
     else:
         yield f"{said}, as it is claimed"

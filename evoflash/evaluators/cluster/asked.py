@@ -166,6 +166,7 @@ class WorkerReply(Generic[T]):
     value: T | None
     broken: str = ""
     worker: str = ""  # its address
+    cpu_s: float = 0.0  # that the worker took since its reply before, its GPU process included
 
 
 class _Gpu:
@@ -222,6 +223,29 @@ class _Gpu:
 _gpu = _Gpu()
 
 
+class _UntoldCpu:
+    """CPU seconds of this worker that no reply told of. Questions overlap, so none has seconds of its own."""
+
+    def __init__(self) -> None:
+        self._lock, self._session, self._told_s = threading.Lock(), "", 0.0
+
+    def begin(self, session_id: str) -> None:
+        """What was taken before the first question of a search is not that search's."""
+        with self._lock:
+            if session_id != self._session:
+                self._session, self._told_s = session_id, cpu_seconds()
+
+    def take(self) -> float:
+        """Those since the last call; a process that was killed takes its seconds with it."""
+        with self._lock:
+            now_s = max(cpu_seconds(), self._told_s)
+            spent_s, self._told_s = now_s - self._told_s, now_s
+        return spent_s
+
+
+_untold = _UntoldCpu()
+
+
 def end() -> None:
     """Kill the disposable process and end the GPU process, where there are any."""
     if _processes.cache_info().currsize:
@@ -267,9 +291,11 @@ def time_finals(session: WorkerSession, parcel: Parcel[FinalTask]) -> WorkerRepl
 
 
 def _answer(session: WorkerSession, question: Callable[[GpuWorker], T]) -> WorkerReply[T]:
+    _untold.begin(session.id)
     try:
         with _gpu.of(session) as queue:
-            return WorkerReply(question(queue))
+            value = question(queue)
+            return WorkerReply(value, cpu_s=_untold.take())
     except DeviceError as error:  # this GPU's, which says nothing of the candidate and of other GPUs
         _gpu.broken = str(error)
         _gpu.end()

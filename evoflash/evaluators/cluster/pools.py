@@ -191,6 +191,7 @@ class ClusterGpus:
 
     def _ask_only(self, worker: str | None, function: Callable[..., WorkerReply[T]], *args: Any) -> T:
         answer = self._connection.ask(self._kind, function, self._session, *args, on=worker)
+        self._connection.took(answer.cpu_s)
         if answer.broken:
             self._give_up(answer)
             raise WorkerGoneError(answer.worker)

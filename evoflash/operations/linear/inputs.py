@@ -86,9 +86,7 @@ def draw(name: str, workload: LinearWorkload, *, seed: int) -> LinearInputs:
     return _encode(name, workload, _RECIPES[name](workload, rng), rng)
 
 
-def _encode(
-    name: str, workload: LinearWorkload, numbers: _Numbers, rng: np.random.Generator
-) -> LinearInputs:
+def _encode(name: str, workload: LinearWorkload, numbers: _Numbers, rng: np.random.Generator) -> LinearInputs:
     w, x = workload, encode(numbers.x, "bf16")
     weights: NDArray[Any]
     if w.weights == "fp8b128":

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evoflash.app.catalogue import problem_and_name
 from evoflash.views.html import details, learnt, sections
 from evoflash.views.html import svg as palette
 from evoflash.views.html.markup import Figures, escape
@@ -21,7 +22,7 @@ _HERE = Path(__file__).parent
 def html(record: Json) -> str:
     """The whole page, from what `record.as_json` wrote."""
     run, figures = record["run"], Figures("~" if record["run"]["is_estimate"] else "")
-    title = f"{run['problem']} on {run['gpu']}"
+    title = f"{problem_and_name(run['problem'])} on {run['gpu']}"
     parts = _sections(record, figures)
     links = "".join(f'<a href="#{key}">{escape(name)}</a>' for key, name, _ in parts)
     body = "".join(

@@ -32,9 +32,9 @@ def verdict(record: Json, figures: Figures) -> str:
         (Figures("").us(found["measured_us"], unit=" us"), "measured, in the archive"),
         (figures.us(found["us"], unit=" us"), run["times"]),
         (_interval(found, figures), f"p10 to p90 of {found['n']} samples, {found['protocol']}"),
-        (figures.times(found["over_seed"]), "times as fast as the fastest seed"),
+        (figures.times(found["over_seed"]), "the speed of the fastest seed"),
         (figures.rate(found["tflops"]), "TFLOPS, as the field counts them"),
-        (figures.exact(len(found["ties"])), "others cannot be told apart from it"),
+        (_tie_count(found, figures), "others cannot be told apart from it"),
         (f"{figures.exact(run['evaluated'])}", f"evaluated, {run['correct']} of them correct"),
     ]
     boxes = "".join(
@@ -49,6 +49,11 @@ def verdict(record: Json, figures: Figures) -> str:
         f"<details><summary>Its values</summary><p><code>{escape(values)}</code></p></details>"
         f"{_ties(found, figures)}{_pairs(found, figures)}"
     )
+
+
+def _tie_count(found: Json, figures: Figures) -> str:
+    """Nothing where none is known but nobody knows either how far apart two estimates have to be."""
+    return figures.exact(len(found["ties"])) if found["ties"] or found["has_known_error"] else ""
 
 
 def _interval(found: Json, figures: Figures) -> str:

@@ -182,6 +182,21 @@ def test_an_exported_file_as_it_was_written_is_its_genome_and_claims_no_time(
     assert (told["found"]["status"], told["found"]["genome_id"]) == ("correct", evaluation.genome.id)
 
 
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (0.9, 1)], ids=["its own", "a better one"])
+def test_the_time_at_an_exported_files_head_is_a_claim(evaluation, written, verified, factor, code) -> None:
+    time = (
+        f"Time:        ~{factor * evaluation.score_us:.2f} us (ESTIMATED, never measured), model, {MISSION}"
+    )
+    path = written(
+        export_kernel(evaluation.genome, MISSION, L4, claims=("Checked:     so", time)), "kernel.cu"
+    )
+    found, told = verified(path)
+
+    assert found == code
+    assert told["claimed"]["time_us"] == pytest.approx(factor * evaluation.score_us, abs=0.01)
+    assert "no time is claimed" not in told["notes"]
+
+
 def test_an_exported_file_whose_kernel_was_edited_is_refuted_and_checked_as_it_stands(
     evaluation, written, verified
 ) -> None:
