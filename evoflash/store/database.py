@@ -298,7 +298,7 @@ def _check_ours(file: Path) -> None:
     """
     if not file.exists() or not file.stat().st_size:
         return
-    with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as connection:
+    with closing(sqlite3.connect(f"file:{quote(os.fsencode(file))}?mode=ro", uri=True)) as connection:
         found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     tables = [name for (name,) in found]
     if tables and VERSION_TABLE not in tables:
