@@ -228,9 +228,9 @@ int stack_owner(const void* address);
 // Every memory primitive begins with one of these: they take turns with other threads, and tell a thread
 // that polls memory, in vain when nobody makes progress, from one that works.
 void note_read(u64 address, int line);
-// Whether the running thread, the first to ask in vain at that line, is to be told so once more, so many times, before
-// anybody else goes on. What it waits for may take as long as it likes on a GPU: a loop that counts gives up some day.
-bool asks_in_vain(int line, u32 times);
+// Whether the running thread, the first to ask in vain at that line, is to be told so once more, at most so many times,
+// before anybody else goes on. What it waits for may take as long as it likes on a GPU: a loop that counts gives up some day.
+bool asks_in_vain(int line, u32 times, u32 most);
 void note_progress(int line);
 
 // The thread has ended: barriers count it no longer, and lanes that wait for it wait in vain.

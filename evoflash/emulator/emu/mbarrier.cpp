@@ -15,6 +15,7 @@ constexpr u32 kBarrierBytes = 8;
 constexpr u32 kMostArrivals = (1u << 20) - 1;
 constexpr long long kMostTransfer = (1 << 20) - 1;
 constexpr u32 kTestsInARow = 16;  // that fail before a polling thread is taken for a waiting one
+constexpr u32 kTestsInVain = 1 << 22;  // at a line before others go on: some 20 ms
 
 // A copy under way that completes at a barrier.
 struct Flight {
@@ -426,7 +427,7 @@ void mbarrier_expect(u32 address, u32 bytes, int line) {
 bool mbarrier_test(u32 address, u32 parity, int line) {
   Mbarrier& barrier = barrier_to_look_at(address, parity, "mbar_test_wait", line);
   if (completed(barrier, parity)) return pass(barrier);
-  if (asks_in_vain(line, 1)) return false;
+  if (asks_in_vain(line, 1, kTestsInVain)) return false;
   note_read(address, line);
   if (++self->failed_tests % kTestsInARow == 0) return wait_for(address, barrier, parity, true, "mbar_test_wait", line);
   return false;
@@ -435,7 +436,7 @@ bool mbarrier_test(u32 address, u32 parity, int line) {
 // A try may always be in vain; random schedules show what a kernel makes of that.
 bool mbarrier_try(u32 address, u32 parity, int line) {
   Mbarrier& barrier = barrier_to_look_at(address, parity, "mbar_try_wait", line);
-  if (!completed(barrier, parity) && asks_in_vain(line, 1)) return false;
+  if (!completed(barrier, parity) && asks_in_vain(line, 1, kTestsInVain)) return false;
   note_read(address, line);
   if (policy.schedule == Schedule::random && !completed(barrier, parity) && chance() % 8 == 0) {
     give_way();

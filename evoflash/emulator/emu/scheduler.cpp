@@ -30,7 +30,7 @@ constexpr u32 kBudget = 4096;          // accesses of one turn
 constexpr u32 kPollQuantum = 256;      // repeated reads after which a thread counts as polling
 constexpr u32 kPollQuanta = 4;         // of every runnable thread before a livelock is declared
 constexpr u32 kIdleReads = 256 << 10;  // and this many in all: some 20 ms
-constexpr u32 kInVain = 1 << 22;       // times that somebody asks at a line before others go on: some 20 ms
+constexpr u32 kReadsInVain = 1 << 14;  // repeated reads at a line before others go on
 constexpr u32 kVainRounds = 32;        // of waits given up by all before nothing is expected of another one
 
 ReadyQueue ready;
@@ -382,9 +382,9 @@ void note_progress(int line) {
   if (--self->budget == 0) give_way();
 }
 
-bool asks_in_vain(int line, u32 times) {
+bool asks_in_vain(int line, u32 times, u32 most) {
   Vain& vain = in_vain.try_emplace(line, Vain{self->id, 0}).first->second;
-  return vain.thread == self->id && (vain.times += times) <= kInVain;
+  return vain.thread == self->id && (vain.times += times) <= most;
 }
 
 void note_read(u64 address, int line) {
@@ -399,7 +399,7 @@ void note_read(u64 address, int line) {
     if (--self->budget == 0) give_way();
   } else if (++polling.repeats == kPollQuantum) {
     polling.repeats = 0;
-    if (asks_in_vain(line, kPollQuantum)) return;
+    if (asks_in_vain(line, kPollQuantum, kReadsInVain)) return;
     ++polling.quanta;
     idle_reads += kPollQuantum;
     if (idle_reads >= kIdleReads && everyone_polls()) {
