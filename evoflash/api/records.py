@@ -6,7 +6,7 @@ Nothing is read either, but for a kernel's own CUDA, which is rendered when it i
 import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -118,7 +118,7 @@ class Kernel:
 
     def cuda_with_prefix(self, prefix: str | None) -> str:
         """As `cuda`, with C names that begin with the prefix, so that several files make one program."""
-        return cuda_of(request_of(self.evaluation, prefix))
+        return cuda_of(replace(request_of(self.evaluation, prefix), evaluation=self.evaluation))
 
     def __repr__(self) -> str:
         """In a line: id, family, problem, GPU, status and time."""

@@ -7,9 +7,10 @@ from pathlib import Path
 from evoflash.app.known import known_genome
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation
+from evoflash.exports import kernel_cu
 from evoflash.exports.exported import ExportRequest, gpus_of, with_evaluation
 from evoflash.exports.kinds import kind_of
-from evoflash.kernels.standalone import export_kernel, genome_of, reproducing_command
+from evoflash.kernels.standalone import genome_of, reproducing_command
 from evoflash.notices import db_words, say
 from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem, parse_problem
@@ -58,7 +59,7 @@ def request_of(evaluation: Evaluation, prefix: str | None = None) -> ExportReque
 
 def cuda_of(request: ExportRequest) -> str:
     """The kernel as one complete .cu file."""
-    return export_kernel(request.genome, request.problem, request.gpu, prefix=request.prefix)
+    return kernel_cu.text_of(request)
 
 
 def write(

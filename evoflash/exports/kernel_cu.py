@@ -10,6 +10,11 @@ from evoflash.written_files import write_text
 
 def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     """Writes the file."""
-    what, known = (exported.genome, exported.problem, exported.gpu), as_checked(exported)
-    write_text(path, export_kernel(*what, prefix=exported.prefix, claims=head_lines(known)))
+    write_text(path, text_of(exported))
     return (path,)
+
+
+def text_of(exported: ExportRequest) -> str:
+    """The file's text, with what is known of the kernel at its head."""
+    what, known = (exported.genome, exported.problem, exported.gpu), as_checked(exported)
+    return export_kernel(*what, prefix=exported.prefix, claims=head_lines(known))

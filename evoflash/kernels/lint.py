@@ -61,6 +61,7 @@ _INSTEAD = (
     ),
 )
 
+COMPILERS = "a name of the compiler's"
 GLOBAL, STATIC, FILE_SCOPE = "a device global", "a static variable", "a variable at file scope"
 KEPT = (GLOBAL, STATIC, FILE_SCOPE)  # what outlives a launch
 _CONSTANT = "a constant is `static constexpr`; else keep it in an argument, in shared memory or in registers"
@@ -163,7 +164,7 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     (r"new|delete|throw|try|catch|typeid|dynamic_cast", "what needs a run-time library", "leave it out"),
     (r"const_cast", "a cast that takes const away", "declare what is written without const"),
     (r"import|module", "an import", "a kernel that is checked includes ef.h alone"),
-    (r"__\w*|_[A-Z]\w*", "a name of the compiler's", ""),
+    (r"__\w*|_[A-Z]\w*", COMPILERS, ""),
     (r"EF_\w+", "a name of ef.h's own", "call ef:: alone"),
 )
 _REFUSED = re.compile("|".join(f"(?P<k{at}>{pattern})" for at, (pattern, _, _) in enumerate(_KINDS)))
@@ -406,7 +407,8 @@ def _end_of_statement(names: Sequence[str], at: int) -> int:
 # ---- casts ----
 
 _TO_REFERENCE = "a cast to a reference", "name what it refers to"
-_TO_WRITABLE = "a cast that takes const away", "declare what is written without const"
+WRITABLE = "a cast that takes const away"
+_TO_WRITABLE = WRITABLE, "declare what is written without const"
 
 
 def _in_casts(text: KernelText) -> Iterator[_Found]:

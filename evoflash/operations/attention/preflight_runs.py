@@ -411,7 +411,7 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
     )
     asked = [(shape, name) for shape in check_workloads([key]) for name in _kinds(shape, rng)]
     asked += [(cut.workload(1, _LONG), "normal")]
-    asked.append((cut.workload(2, 2 * cut.step - 3, batch=2 * _LEVELS), "growth"))
+    asked.append((cut.workload(2, max(1, 2 * cut.step - 3), batch=2 * _LEVELS), "growth"))
     asked.append((cut.workload(cut.rows + 1, 1, heads=UNEVEN_HEADS, batch=2), "normal"))
     dear = (
         EmulatedRun(shape, name, "random", "random", is_strided=bool(rng.integers(2)))

@@ -180,7 +180,7 @@ def test_without_either_flash_attention_3_says_what_to_install(monkeypatch):
     for name in (*fa3._MODULES, "flash_attn_3"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(fa3, "_in_xformers", lambda: None)
-    with pytest.raises(BaselineAbsentError, match=r"is not installed: pip install .* xformers==0\.0\.34"):
+    with pytest.raises(BaselineAbsentError, match=r"is not installed: pip install .*xformers==0\.0\.34"):
         next(fa3.calls("fa3", bench_of(SQUARE)))
 
 

@@ -8,6 +8,7 @@ kernels on their first use: minutes with few cores, then kept in its own cache.
 from collections.abc import Iterator
 from typing import Any
 
+from evoflash.extras import install
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
     LibraryCall,
@@ -20,7 +21,7 @@ from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.linear.e4m3 import LARGEST
 from evoflash.operations.linear.workload import BLOCK
 
-_INSTALL = 'pip install "evoflash[flashinfer]"'
+_INSTALL = install("flashinfer")
 
 
 def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
