@@ -61,7 +61,7 @@ _INSTEAD = (
     ),
 )
 
-COMPILERS = "a name of the compiler's"
+LIBRARY, COMPILERS = "a CUDA library call", "a name of the compiler's"
 GLOBAL, STATIC, FILE_SCOPE = "a device global", "a static variable", "a variable at file scope"
 KEPT = (GLOBAL, STATIC, FILE_SCOPE)  # what outlives a launch
 _CONSTANT = "a constant is `static constexpr`; else keep it in an argument, in shared memory or in registers"
@@ -148,7 +148,7 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     (
         r"atomic[A-Z]\w*|v?s?n?printf|malloc|alloca|clock|clock64|memcpy|memset|memmove|assert|cuda[A-Z]\w*"
         r"|cooperative_groups|tex[123]D\w*|surf\w+(read|write)",
-        "a CUDA library call",
+        LIBRARY,
         "",
     ),
     (r"__attribute__|__declspec|__attribute", "an attribute", "leave it out, or write __align__(n)"),

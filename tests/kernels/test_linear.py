@@ -258,6 +258,7 @@ def test_a_problem_of_several_shapes_is_one_kernel():
 @pytest.mark.parametrize(
     "text", ["m=1,70b_tp8_qkv,dtype=fp8b128", "m=13,dsv3_kv_a,dtype=bf16,bias", "m=4,8b_o,dtype=fp8t"]
 )
+@pytest.mark.alone_on_gpu
 def test_a_gpu_finds_every_way_of_dividing_k_right_and_times_it(text):
     try:
         spec = spec_of(present_gpu())

@@ -6,7 +6,7 @@ out; of the rest it is what the lint refuses.
 
 import re
 
-from evoflash.kernels.lint import COMPILERS, WRITABLE, Refusal, lint
+from evoflash.kernels.lint import COMPILERS, LIBRARY, WRITABLE, Refusal, lint
 
 _CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)$")
 _SEEN = re.compile(r"__atomic_\w+|__ATOMIC_[A-Z_]+|__builtin_mem(cpy|set|move)")
@@ -23,10 +23,11 @@ def unseen_lines(text: str) -> tuple[Refusal, ...]:
 
 
 def _is_seen(refused: Refusal, line: str) -> bool:
-    if refused.what == WRITABLE:
-        return True
+    if refused.what == LIBRARY:
+        return re.search(r"\bmem(cpy|set|move)\b", line) is not None
     names = set(re.findall(r"\b__\w+|\b_[A-Z]\w*", line))
-    return refused.what == COMPILERS and bool(names) and all(_SEEN.fullmatch(name) for name in names)
+    is_builtin = bool(names) and all(_SEEN.fullmatch(name) for name in names)
+    return refused.what == WRITABLE or (refused.what == COMPILERS and is_builtin)
 
 
 def without_host_code(text: str) -> str:
