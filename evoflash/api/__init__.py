@@ -7,7 +7,7 @@ It calls the same use cases (app/) as the command line, and prints nothing.
     judging  Judges kernels from Python
     records  The records that the Python interface returns, which notebooks show as formatted text
     stored   Reads stored runs from Python
-    words    Says errors as Python says things
+    words    Says errors as Python does, `gpu="l4"` for `--gpu l4`, and problems as the application takes them
 """
 
 from evoflash.api import calls, judging, stored

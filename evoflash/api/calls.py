@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack, overload
 
 from evoflash.api.records import Kernel, Leaderboard, Progress, SearchResult, Step
+from evoflash.api.words import text_of_problem
 from evoflash.app import best as answer
 from evoflash.app import evaluate as evaluating
 from evoflash.app.evaluate import GenomeRequest, of_name
@@ -182,7 +183,9 @@ def best(
     """
     where = db or default_database()
     within = None if run is None else str(run)
-    known = answer.best(where, problem=_text(problem), gpu=gpu, archive=archive, argv=_ARGV, run=within)
+    known = answer.best(
+        where, problem=text_of_problem(problem), gpu=gpu, archive=archive, argv=_ARGV, run=within
+    )
     return Kernel(known.evaluation, known.archived)
 
 
@@ -211,7 +214,7 @@ def leaderboard(
     databases = [db] if isinstance(db, str) else list(db or [default_database()])
     table, _ = ranked_kernels(
         databases,
-        problem=_text(problem),
+        problem=text_of_problem(problem),
         gpu=gpu,
         family=family,
         run=None if run is None else str(run),
@@ -244,7 +247,7 @@ def evaluate(
     ('correct', 'flash_wmma')
     """
     where = db or default_database()
-    text = _text(problem)
+    text = text_of_problem(problem)
     if isinstance(what, Kernel):
         known = what
         subject = GenomeRequest(known.family, known.values, text or known.problem, gpu or known.gpu)
@@ -253,10 +256,6 @@ def evaluate(
     else:
         subject = of_name(str(what), problem=text, gpu=gpu, db=where)
     return Kernel(evaluating.evaluate(subject, evaluator, where, argv=_ARGV).evaluation)
-
-
-def _text(problem: str | Problem | None) -> str | None:
-    return None if problem is None else str(problem)
 
 
 class SearchOptions(TypedDict, total=False):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evoflash.api.records import Kernel, KernelCheck, KernelComparison, KernelVerification
+from evoflash.api.words import text_of_problem
 from evoflash.app.check.runs import check_kernel
 from evoflash.app.check.subject import named_kernels, of_genome
 from evoflash.app.compare import compare_by_name
@@ -36,7 +37,9 @@ def compare(
     """
     names = [word.id if isinstance(word, Kernel) else str(word) for word in (first, second)]
     where = db or default_database()
-    return KernelComparison(*compare_by_name(names[0], names[1], problem=_text(problem), seed=seed, db=where))
+    return KernelComparison(
+        *compare_by_name(names[0], names[1], problem=text_of_problem(problem), seed=seed, db=where)
+    )
 
 
 def check(
@@ -60,7 +63,7 @@ def check(
     >>> found.errors
     0
     """
-    text, where = _text(problem), db or default_database()
+    text, where = text_of_problem(problem), db or default_database()
     if isinstance(what, Kernel):
         genome = what.evaluation.genome
         subjects = of_genome(genome, parse_problem(text or what.problem), load_gpu(gpu or what.gpu))
@@ -95,7 +98,7 @@ def verify(
         name, problem, gpu = what.id, problem or what.problem, gpu or what.gpu
     else:
         name = str(what)
-    selector = ClaimSelector(row, _text(problem), gpu)
+    selector = ClaimSelector(row, text_of_problem(problem), gpu)
     return KernelVerification(
         verdict.verify(name, selector, db or default_database(), within=within, argv=_ARGV)
     )
@@ -103,7 +106,3 @@ def verify(
 
 def _word(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _text(problem: str | Problem | None) -> str | None:
-    return None if problem is None else str(problem)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evoflash.api.records import RunInsights, RunReport, Table
+from evoflash.api.words import text_of_problem
 from evoflash.app import recordings
 from evoflash.app.insights import insights_of
 from evoflash.app.repeats import SearchComparison
@@ -52,7 +53,7 @@ def evaluations(
     ['correct']
     """
     where = db or default_database()
-    return Table(evaluations_of_run(where, _name(run), problem=_text(problem), gpu=gpu))
+    return Table(evaluations_of_run(where, _name(run), problem=text_of_problem(problem), gpu=gpu))
 
 
 def insights(
@@ -73,7 +74,7 @@ def insights(
     True
     """
     where = db or default_database()
-    found = insights_of(where, _name(run), problem=_text(problem), gpu=gpu, replayed=replayed)
+    found = insights_of(where, _name(run), problem=text_of_problem(problem), gpu=gpu, replayed=replayed)
     return RunInsights(found)
 
 
@@ -128,7 +129,7 @@ def record(
     return recordings.record(
         where,
         Path(path),
-        problem=_text(problem),
+        problem=text_of_problem(problem),
         gpu=gpu,
         run=_name(run),
         family=family,
@@ -152,7 +153,3 @@ def compare_runs(first: RunName, second: RunName, *, db: str | None = None) -> S
 
 def _name(run: RunName | None) -> str | None:
     return None if run is None else str(run)
-
-
-def _text(problem: str | Problem | None) -> str | None:
-    return None if problem is None else str(problem)

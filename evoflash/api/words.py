@@ -1,4 +1,4 @@
-"""Says errors as Python says things: `gpu="l4"` where the command line would have `--gpu l4`."""
+"""Says errors as Python does, `gpu="l4"` for `--gpu l4`, and problems as the application takes them."""
 
 import functools
 import inspect
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from evoflash.errors import EvoflashError
+from evoflash.problem import Problem
 
 CallT = TypeVar("CallT", bound=Callable[..., Any])
 
@@ -41,3 +42,8 @@ def python_words(message: str, names: frozenset[str]) -> str:
         return f'{name}="{value}"' if _IS_VALUE.search(value) else f"{name} {value}"
 
     return _OPTION.sub(argument, message)
+
+
+def text_of_problem(problem: str | Problem | None) -> str | None:
+    """A problem as the application takes it; None where none is named."""
+    return None if problem is None else str(problem)
