@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive in the emulator
 Schedule = Literal["fifo", "random"]  # which thread of the emulator runs next
-ELEMENT_BYTES: Mapping[str, int] = {"e4m3": 1, "fp16": 2, "bf16": 2, "fp32": 4}
+ELEMENT_BYTES: Mapping[str, int] = {"e4m3": 1, "fp16": 2, "bf16": 2, "fp32": 4, "int32": 4}
 
 
 class CompileKey(Protocol):
@@ -104,7 +104,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     axes: tuple[str, ...]  # a mark for each axis, in reports of places: "b", "h", "row", "col"
     long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
-    dtype: str  # "fp16", "bf16" or "fp32"; of inputs also "e4m3", 8-bit floats
+    dtype: str  # "fp16", "bf16" or "fp32"; of inputs also "e4m3", 8-bit floats, and "int32"
     is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
     # An input that no kernel before a call writes, weights say: a launch that begins before the one before it
     # has ended may read it at once, and no other input.
@@ -353,6 +353,11 @@ DEFAULT = "attention"  # of problems and templates that name none
 _SHIPPED = {
     "attention": "evoflash.operations.attention.operation",
     "linear": "evoflash.operations.linear.operation",
+    "paged_attention": "evoflash.operations.paged.operation",
+}
+# Words of a problem that only this operation's have, which therefore need not name it; a last _ begins one.
+_WORDS = {
+    "paged_attention": ("page", "lengths", "window", "softcap", "sink", "ragged", "invariant", "serving_")
 }
 
 
@@ -385,6 +390,16 @@ def most_workspace_bytes(workload: Workload) -> int:
 def default() -> Operation:
     """The operation of problems and templates that name none."""
     return load(DEFAULT)
+
+
+def operation_of_words(text: str) -> Operation:
+    """The operation of a workload's text that names none: the one whose words it has, or the default one."""
+    words = [word.strip().partition("=")[0] for word in text.split(",")]
+    for name, known in _WORDS.items():
+        starts = tuple(word for word in known if word.endswith("_"))
+        if any(word in known or word.startswith(starts) for word in words):
+            return load(name)
+    return default()
 
 
 def _modules() -> dict[str, str]:
