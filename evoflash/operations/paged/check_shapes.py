@@ -44,7 +44,7 @@ def _workload(key: PagedKey, batch: int, kv_heads: int, seq_kv: int, *, at: int)
     if key.window:
         more["window"] = windows[at % len(windows)]
     if key.softcap:
-        more["softcap"] = (5.0, 50.0, 1e6)[at % 3]
+        more["softcap"] = (5.0, 50.0, 1e5)[at % 3]
     if key.sink:
         more["sink"] = ("fp32", "bf16")[at % 2]
     seq_q = key.rows if at % 2 else key.fewest

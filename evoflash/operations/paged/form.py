@@ -25,6 +25,9 @@ INTERFACE = _FOLDER / "interface.h.j2"
 LAUNCHER = _FOLDER / "launcher.cu.j2"
 VERSION = 2  # of attention's launch struct: the first one is of dense tensors
 _SPARE = 4  # pages of the pool that no sequence has
+# The number of the first page in memory, where a caller's pool is larger than what is laid out here: neither
+# 16 bits count the pages, nor 32 bits the elements before one.
+_FIRST_PAGE = {"append": 3_000_017}
 _FIELD = re.compile(
     r"^  (?P<type>[\w *]+?) (?P<name>\w+)(?:\[(?P<count>\d+)\])?; +// (?P<about>.+)$", re.MULTILINE
 )
@@ -175,6 +178,11 @@ def pool_pages(workload: PagedWorkload) -> int:
     return max(needed, workload.columns if not workload.window else 1) + _SPARE
 
 
+def first_page(workload: PagedWorkload) -> int:
+    """The number of the first page of K and V that is laid out."""
+    return _FIRST_PAGE.get(workload.caller, 0)
+
+
 # ---- the argument
 
 
@@ -201,7 +209,7 @@ def arguments(
         "version": VERSION,
         "head_dim": w.head_dim,
         "page_size": w.page,
-        "num_pages": pool_pages(w),
+        "num_pages": first_page(w) + pool_pages(w),
         "max_seq_q": w.seq_q,
         "max_seq_kv": w.seq_kv,
         "total_q": w.total_q,
@@ -221,6 +229,9 @@ def arguments(
     }
     for name, given in set_to.items():
         value[name] = given
+    for name in ("k", "v"):  # those of the pool's page 0
+        before = 2 * first_page(w) * int(strides[name.upper()][0])
+        value[name] = (int(value[name]) - before) % (1 << 64)
     return (value,)
 
 
@@ -253,7 +264,7 @@ def _strides(workload: PagedWorkload, strides: Mapping[str, Sequence[int]]) -> d
         ]
 
     def of_pages(name: str) -> list[int]:
-        extents = (pool_pages(w), w.kv_heads, w.page)
+        extents = (first_page(w) + pool_pages(w), w.kv_heads, w.page)
         return [stride if extent > 1 else 0 for stride, extent in zip(strides[name], extents, strict=False)]
 
     found: dict[str, Any] = {f"{name.lower()}_strides": of_rows(name) for name in ("Q", "O", "LSE")}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from evoflash.errors import UsageError
 from evoflash.numerics import Bits, encode, standard_normal
 from evoflash.operation import InputNames
-from evoflash.operations.paged.form import pool_pages
+from evoflash.operations.paged.form import first_page, pool_pages
 from evoflash.operations.paged.workload import PagedWorkload
 
 Single = NDArray[np.float32]
@@ -42,7 +42,7 @@ class PlacedSequence:
     first_row: int
     rows: int
     keys: int
-    pages: NDArray[np.int32]  # entries of its pages; those before a window may name none
+    pages: NDArray[np.int64]  # of those laid out; before a window numbers may name none
 
 
 def sequences_of(workload: PagedWorkload, inputs: PagedInputs) -> list[PlacedSequence]:
@@ -54,13 +54,13 @@ def sequences_of(workload: PagedWorkload, inputs: PagedInputs) -> list[PlacedSeq
     for at, (begin, end) in enumerate(pairwise(begins)):
         if w.caller == "csr":
             first, last = given["INDPTR"][at : at + 2].tolist()
-            pages = given["PAGES"][first:last]
+            entries = given["PAGES"][first:last]
             keys = (last - first - 1) * w.page + int(given["LAST"][at]) if last > first else 0
         else:
             bias = w.seq_q if w.caller == "append" else 0
             keys = max(0, int(given["LENGTHS"][at]) + bias)
-            pages = given["TABLE"][at, : -(-keys // w.page)]
-        found.append(PlacedSequence(begin, end - begin, keys, pages))
+            entries = given["TABLE"][at, : -(-keys // w.page)]
+        found.append(PlacedSequence(begin, end - begin, keys, entries.astype(np.int64) - first_page(w)))
     return found
 
 
@@ -138,12 +138,10 @@ def _own_pages(
     found = []
     for of_rows, length in zip(rows, keys, strict=True):
         count, hidden = -(-length // w.page), min(length, w.first_key(of_rows, length)) // w.page
-        pages = np.full(count, -1, np.int32)
-        for at in range(hidden, count):
-            if not len(free):
-                free = rng.permutation(pool_pages(w)).astype(np.int32)
-            pages[at], free = free[0], free[1:]
-        found.append(pages)
+        while len(free) < count - hidden:
+            free = np.concatenate([free, rng.permutation(pool_pages(w)).astype(np.int32)])
+        own, free = np.split(free, [count - hidden])
+        found.append(np.concatenate([np.full(hidden, -1, np.int32), own]))
     return found
 
 
@@ -209,9 +207,9 @@ def _needles(drawn: _Drawn, rng: np.random.Generator, *, times: float = 4.0) -> 
             edges = np.unique([each * step + at for step in (w.page, 16, 64, 128) for at in (-1, 0, 1)
                                for each in (0, 1, newest // step, oldest // step + 1)])  # fmt: skip
             seen = np.unique([oldest, newest, *edges[(edges >= oldest) & (edges <= newest)]])
-            for head in range(w.heads):
-                page, slot = drawn.places(sequence, int(rng.choice(seen)))
-                drawn.q[begin + row, head] = np.float32(times) * drawn.k[page, head // w.gqa_ratio, slot]
+            page, slot = drawn.places(sequence, rng.choice(seen, w.heads))
+            heads = np.arange(w.heads) // w.gqa_ratio
+            drawn.q[begin + row] = np.float32(times) * drawn.k[page, heads, slot]
 
 
 def _spikes(drawn: _Drawn, rng: np.random.Generator) -> None:
@@ -298,7 +296,7 @@ def _capped(drawn: _Drawn, rng: np.random.Generator) -> None:
     """Scores up to ten caps in both directions: all that counts is what tanh makes of them. Without a cap of
     moderate size.
     """
-    most = 10 * drawn.workload.softcap or 20.0
+    most = min(10 * drawn.workload.softcap, 4000.0) or 20.0
     drawn.q *= np.float32(most / 3)
 
 
@@ -448,7 +446,7 @@ def _tables(
 ) -> dict[str, NDArray[Any]]:
     """What says where keys lie; an entry that no kernel may follow names no page of the pool."""
     w = workload
-    no_page = np.array([-1, _INT32_MAX, pool_pages(w), -(2**31)], np.int64)
+    no_page = np.array([-1, _INT32_MAX, first_page(w) + pool_pages(w), -(2**31)], np.int64)
 
     def strays(shape: tuple[int, ...]) -> NDArray[np.int32]:
         return rng.choice(no_page, shape).astype(np.int32)
@@ -458,12 +456,12 @@ def _tables(
         begins = np.concatenate([[0], np.cumsum([len(each) for each in pages])]).astype(np.int32)
         for begin, each in zip(begins[:-1], pages, strict=True):
             part = entries[begin : begin + len(each)]
-            part[each >= 0] = each[each >= 0]
+            part[each >= 0] = first_page(w) + each[each >= 0]
         last = [(length - 1) % w.page + 1 if length else int(rng.choice(no_page)) for length in keys]
         return {"INDPTR": begins, "PAGES": entries, "LAST": np.array(last, np.int64).astype(np.int32)}
     table = strays((w.batch, w.columns))
     for row, each in zip(table, pages, strict=True):
-        row[: len(each)][each >= 0] = each[each >= 0]
+        row[: len(each)][each >= 0] = first_page(w) + each[each >= 0]
     bias = w.seq_q if w.caller == "append" else 0
     return {"TABLE": table, "LENGTHS": (np.array(keys, np.int64) - bias).astype(np.int32)}
 
@@ -483,12 +481,9 @@ def timed_inputs(workload: PagedWorkload, *, sets: int, rng: np.random.Generator
     for at in range(sets):
         rows, keys = _query_rows(w, rng), _as_asked(w, rng)
         pages = [np.maximum(each, 0) for each in _own_pages(w, rows, keys, rng)]
-        tables = {
-            name: np.where((values < 0) | (values >= shape[0]), 0, values).astype(np.int32)
-            if name in ("TABLE", "PAGES")
-            else values
-            for name, values in _tables(w, keys, pages, rng).items()
-        }
+        tables = _tables(w, keys, pages, rng)
+        table, first = tables["PAGES" if w.caller == "csr" else "TABLE"], first_page(w)
+        table[(table < first) | (table >= first + shape[0])] = first
         k, v = (bits[n * step : n * step + size].reshape(shape) for n in (2 * at, 2 * at + 1))
         q = encode(standard_normal((w.total_q, w.heads, w.head_dim), rng), w.dtype)
         sinks = standard_normal((w.heads,), rng)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.numerics import Floats, decode, each, round_to
+from evoflash.numerics import PART, Floats, decode, each, round_to
 from evoflash.operation import ExpectedNumbers, ExpectedOutputs, Sample
 from evoflash.operations.expectations import every_row, expected_rows
 from evoflash.operations.paged.form import scale
@@ -69,7 +69,8 @@ def expect(workload: PagedWorkload, inputs: PagedInputs, *, where: Sample) -> Ex
         out[at], plain[at], lagging[at] = (x.reshape(*many, -1) for x in (exact, honest, lags))
         lse[at], plain_lse[at] = (x.reshape(many) for x in (exact_lse, honest_lse))
 
-    each(compute, [one for one in found if len(one[2]) and len(one[3])], threads=4)
+    is_large = w.batch * w.kv_heads * w.seq_kv * w.head_dim > PART
+    each(compute, [one for one in found if len(one[2]) and len(one[3])], threads=4 if is_large else 1)
     if w.lse_base == "2":
         lse, plain_lse = lse / math.log(2), plain_lse / np.float32(math.log(2))
     rows = {"O": expected_rows(out, plain, lagging)}

@@ -295,7 +295,7 @@ class PagedWorkload:
 
 
 _ROWS = 2**31 - 1  # kernels count keys in 32 bits
-_MOST_SOFTCAP = 1e6
+_MOST_SOFTCAP = 1e5  # which is written without a +, that joins problems
 _WORD_OF = {"lse_base": "lse"}  # the word of a problem, where that is not the field's name
 
 
