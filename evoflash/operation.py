@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive in the emulator
 Schedule = Literal["fifo", "random"]  # which thread of the emulator runs next
-ELEMENT_BYTES: Mapping[str, int] = {"e4m3": 1, "fp16": 2, "bf16": 2, "fp32": 4}
+ELEMENT_BYTES: Mapping[str, int] = {"e4m3": 1, "fp16": 2, "bf16": 2, "fp32": 4, "int32": 4}
 
 
 class CompileKey(Protocol):
@@ -104,7 +104,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     axes: tuple[str, ...]  # a mark for each axis, in reports of places: "b", "h", "row", "col"
     long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
-    dtype: str  # "fp16", "bf16" or "fp32"; of inputs also "e4m3", 8-bit floats
+    dtype: str  # "fp16", "bf16" or "fp32"; of inputs also "e4m3", 8-bit floats, and "int32"
     is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
     # An input that no kernel before a call writes, weights say: a launch that begins before the one before it
     # has ended may read it at once, and no other input.
@@ -319,6 +319,8 @@ class Operation:
     # these as keywords of `arguments`; None: it takes none
     rescale: Callable[..., tuple[Any, Mapping[str, float]]] | None = field(default=None, kw_only=True)
     device_reference: DeviceReference | None = field(default=None, kw_only=True)
+    # (workload) -> bytes that a workspace may have beside parts of every result (most_workspace_bytes)
+    further_scratch: Callable[[Any], int] | None = field(default=None, kw_only=True)
 
     # ---- shapes to check a kernel on
     check_workloads: Callable[[Sequence[Any]], tuple[Workload, ...]]  # of compile keys; the cheapest first
@@ -353,6 +355,11 @@ DEFAULT = "attention"  # of problems and templates that name none
 _SHIPPED = {
     "attention": "evoflash.operations.attention.operation",
     "linear": "evoflash.operations.linear.operation",
+    "paged_attention": "evoflash.operations.paged.operation",
+}
+# Words of a problem that only this operation's have, which therefore need not name it; a last _ begins one.
+_WORDS = {
+    "paged_attention": ("page", "lengths", "window", "softcap", "sink", "ragged", "invariant", "serving_")
 }
 
 
@@ -376,15 +383,28 @@ _PARTS, _COUNTERS = 32, 4096  # of a workspace: results in float32, and bytes be
 
 def most_workspace_bytes(workload: Workload) -> int:
     """What a kernel may ask for as global scratch: 32 parts of every result, as of keys divided among so many
-    blocks, and 4096 bytes. More has room for the results of many calls.
+    blocks, and 4096 bytes, and what the operation allows beside these. More has room for the results of many
+    calls.
     """
-    outputs = (spec for spec in operation_of(workload).tensors(workload) if spec.role != "input")
-    return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS
+    operation = operation_of(workload)
+    outputs = (spec for spec in operation.tensors(workload) if spec.role != "input")
+    further = operation.further_scratch(workload) if operation.further_scratch else 0
+    return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS + further
 
 
 def default() -> Operation:
     """The operation of problems and templates that name none."""
     return load(DEFAULT)
+
+
+def operation_of_words(text: str) -> Operation:
+    """The operation of a workload's text that names none: the one whose words it has, or the default one."""
+    words = [word.strip().partition("=")[0] for word in text.split(",")]
+    for name, known in _WORDS.items():
+        starts = tuple(word for word in known if word.endswith("_"))
+        if any(word in known or word.startswith(starts) for word in words):
+            return load(name)
+    return default()
 
 
 def _modules() -> dict[str, str]:

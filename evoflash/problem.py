@@ -71,4 +71,4 @@ def parse_workload(text: str) -> Workload:
 def operation_in(text: str) -> Operation:
     """The operation that the text of a workload or problem is about."""
     name, colon, _ = text.partition(":")
-    return registry.load(name.strip()) if colon else registry.default()
+    return registry.load(name.strip()) if colon else registry.operation_of_words(text.partition("+")[0])

@@ -265,7 +265,7 @@ def _maps(path: Path, table: Mapping[str, Any]) -> tuple[MapOf, ...]:
     """In the order of the kernel's arguments."""
     entries = table_of(path, table, "tensor_map", optional=True)
     operation = _operation(path, table)
-    tensors = {x.name: x for x in operation.tensors(operation.probe) if x.dtype != "fp32"}
+    tensors = {x.name: x for x in operation.tensors(operation.probe) if x.dtype not in ("fp32", "int32")}
     for name in entries:
         if name not in tensors or not isinstance(entries[name], dict):
             first, known = next(iter(tensors)), ", ".join(tensors)

@@ -103,12 +103,14 @@ class Rows:
 @dataclass(frozen=True, slots=True, eq=False)
 class Relation:
     """Two sides that must agree but for rounding. `before` may be known: numbers by tensor name, (rows,
-    columns).
+    columns). `is_exact`: one run on either side, which agree in every bit, of a kernel that repeats itself;
+    of those before, the rows are those after in whole groups, and of those after they are all.
     """
 
     change: str  # what was changed, in words
     before: Rows | Mapping[str, NDArray[np.float64]]
     after: Rows
+    is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
