@@ -319,6 +319,8 @@ class Operation:
     # these as keywords of `arguments`; None: it takes none
     rescale: Callable[..., tuple[Any, Mapping[str, float]]] | None = field(default=None, kw_only=True)
     device_reference: DeviceReference | None = field(default=None, kw_only=True)
+    # (workload) -> bytes that a workspace may have beside parts of every result (most_workspace_bytes)
+    further_scratch: Callable[[Any], int] | None = field(default=None, kw_only=True)
 
     # ---- shapes to check a kernel on
     check_workloads: Callable[[Sequence[Any]], tuple[Workload, ...]]  # of compile keys; the cheapest first
@@ -381,10 +383,13 @@ _PARTS, _COUNTERS = 32, 4096  # of a workspace: results in float32, and bytes be
 
 def most_workspace_bytes(workload: Workload) -> int:
     """What a kernel may ask for as global scratch: 32 parts of every result, as of keys divided among so many
-    blocks, and 4096 bytes. More has room for the results of many calls.
+    blocks, and 4096 bytes, and what the operation allows beside these. More has room for the results of many
+    calls.
     """
-    outputs = (spec for spec in operation_of(workload).tensors(workload) if spec.role != "input")
-    return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS
+    operation = operation_of(workload)
+    outputs = (spec for spec in operation.tensors(workload) if spec.role != "input")
+    further = operation.further_scratch(workload) if operation.further_scratch else 0
+    return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS + further
 
 
 def default() -> Operation:

@@ -93,6 +93,17 @@ _ROW_MARKS, _ROW_AXES = ("row", "h", "col"), ("rows", "heads", "columns")
 _PAGE_MARKS, _PAGE_AXES = ("page", "h", "slot", "col"), ("pages", "heads", "rows", "columns")
 
 
+_MOST_BLOCKS = 1184  # eight for each of 148 SMs
+
+
+def further_scratch(workload: PagedWorkload) -> int:
+    """Room for a part of all rows that share a key/value head from each of _MOST_BLOCKS blocks: where blocks
+    have equal shares of the keys of all sequences, one sequence may be shared by all of them.
+    """
+    rows = workload.gqa_ratio * workload.seq_q
+    return 4 * _MOST_BLOCKS * rows * (workload.head_dim + 4) + _MOST_BLOCKS * 8
+
+
 def tensors(workload: PagedWorkload) -> tuple[TensorSpec, ...]:
     """Q, pages of K and V, what says where a sequence's keys lie, sinks; O and LSE, which may be left out.
 

@@ -26,6 +26,7 @@ OPERATION = Operation(
     relations=relations,
     thresholds=thresholds,
     rearranged=moves_pages,
+    further_scratch=form.further_scratch,
     check_workloads=check_shapes.check_workloads,
     hidden_workloads=check_shapes.hidden_workloads,
     preflight_runs=preflight_runs,
