@@ -207,7 +207,8 @@ def _needles(drawn: _Drawn, rng: np.random.Generator, *, times: float = 4.0) -> 
             edges = np.unique([each * step + at for step in (w.page, 16, 64, 128) for at in (-1, 0, 1)
                                for each in (0, 1, newest // step, oldest // step + 1)])  # fmt: skip
             seen = np.unique([oldest, newest, *edges[(edges >= oldest) & (edges <= newest)]])
-            page, slot = drawn.places(sequence, rng.choice(seen, w.heads))
+            targets = np.where(rng.random(w.heads) < 1 / 3, newest, rng.choice(seen, w.heads))
+            page, slot = drawn.places(sequence, targets)
             heads = np.arange(w.heads) // w.gqa_ratio
             drawn.q[begin + row] = np.float32(times) * drawn.k[page, heads, slot]
 
