@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -279,7 +280,7 @@ def time_settings(
     for setting in settings:
         if time.monotonic() > deadline:
             break
-        found = _time_us(LibraryContender(name, bench, call_of(setting)), bench, protocol, is_right)
+        found = _time_us(name, bench, partial(call_of, setting), protocol, is_right)
         if isinstance(found, str):
             reasons.append(found)
         else:
@@ -288,13 +289,15 @@ def time_settings(
 
 
 def _time_us(
-    contender: LibraryContender,
+    name: str,
     bench: Bench,
+    make_call: Callable[[], LibraryCall],
     protocol: TimingProtocol,
     is_right: Callable[[LibraryContender], bool],
 ) -> float | str:
     """A short time, or why there is none."""
     try:
+        contender = LibraryContender(name, bench, make_call())
         contender.try_out(bench)
         if not is_right(contender):
             return "it gives another result"
@@ -304,8 +307,8 @@ def _time_us(
     except BaselineFailedError:  # try_out has looked whether the process is lost
         raise
     except Exception as error:
-        check_device(contender.name, error)
-        return type(error).__name__
+        check_device(name, error)
+        return f"{type(error).__name__}: {reason_of(error)}"
 
 
 def fastest_call(times_us: Mapping[S, float], call_of: Callable[[S], LibraryCall]) -> LibraryCall:
@@ -317,7 +320,13 @@ def fastest_call(times_us: Mapping[S, float], call_of: Callable[[S], LibraryCall
 
 
 def _input_views(torch: Any, arena: Arena, specs: Sequence[TensorSpec]) -> tuple[Any, ...]:
-    names = {"e4m3": "float8_e4m3fn", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+    names = {
+        "e4m3": "float8_e4m3fn",
+        "fp16": "float16",
+        "bf16": "bfloat16",
+        "fp32": "float32",
+        "int32": "int32",
+    }
     bits = {1: np.uint8, 2: np.int16, 4: np.int32}
     return tuple(
         torch.as_tensor(
