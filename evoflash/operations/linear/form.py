@@ -12,7 +12,7 @@ import numpy as np
 
 from evoflash.launch import TensorMapSpec
 from evoflash.operation import TensorSpec
-from evoflash.operations.linear.workload import BLOCK, LinearWorkload
+from evoflash.operations.linear.workload import BLOCK, X_SCALE_STEP, LinearWorkload
 
 _FOLDER = Path(__file__).parent
 INTERFACE = _FOLDER / "interface.h.j2"
@@ -31,12 +31,13 @@ class LinearParameter:
     stride_of: str = ""  # a tensor, whose rows lie so far apart
 
 
-# In launch order, after the tensor maps. A tensor that a workload does not have is a null pointer; a kernel
-# without global scratch has no workspace.
+# In launch order, after the tensor maps. A tensor that a workload lacks is a null pointer; but kernels of x in
+# bf16 have no parameters of x's scales, and one without global scratch has no workspace.
 PARAMETERS = (
-    LinearParameter("X", np.uint64, "elements(args.x)"),
-    LinearParameter("W", np.uint64, "Weights{args.w}"),
+    LinearParameter("X", np.uint64, "Codes{args.x}"),
+    LinearParameter("W", np.uint64, "Codes{args.w}"),
     LinearParameter("SW", np.uint64, "args.w_scale"),
+    LinearParameter("SX", np.uint64, "args.x_scale"),
     LinearParameter("B", np.uint64, "elements(args.bias)"),
     LinearParameter("R", np.uint64, "elements(args.residual)"),
     LinearParameter("Y", np.uint64, "elements(args.y)"),
@@ -44,6 +45,7 @@ PARAMETERS = (
     LinearParameter("x_row", np.int64, "rows.x", "X"),
     LinearParameter("w_row", np.int64, "rows.w", "W"),
     LinearParameter("sw_row", np.int64, "rows.w_scale", "SW"),
+    LinearParameter("sx_row", np.int64, "rows.x_scale", "SX"),
     LinearParameter("r_row", np.int64, "rows.residual", "R"),
     LinearParameter("y_row", np.int64, "rows.y", "Y"),
     LinearParameter("workspace", np.uint64, "Scratch{args.workspace}"),
@@ -51,28 +53,32 @@ PARAMETERS = (
 
 
 def tensors(workload: LinearWorkload) -> tuple[TensorSpec, ...]:
-    """X, W, W's scales where it has some, what is added where something is, and Y."""
+    """X, W, the scales of W and of X where they have some, what is added where something is, and Y."""
     w = workload
     kind = "bf16" if w.weights == "bf16" else "e4m3"
-    found = [_matrix("X", (w.m, w.k), ("row", "k"), 1), _matrix("W", (w.n, w.k), ("col", "k"), 2, kind)]
+    found = [
+        _matrix("X", (w.m, w.k), ("row", "k"), _GAP, w.x),
+        _matrix("W", (w.n, w.k), ("col", "k"), 2 * _GAP, kind),
+    ]
     if w.weights == "fp8b128":
-        found.append(_matrix("SW", w.scale_shape, ("block", "k block"), 0, "fp32"))
+        found.append(_matrix("SW", w.scale_shape, ("block", "k block"), 1, "fp32"))
     elif w.weights == "fp8t":
         found.append(TensorSpec("SW", "input", (1, 1), ("row", "col"), _LONG_AXES, "fp32", is_constant=True))
+    if w.x == "e4m3":
+        found.append(_matrix("SX", w.x_scale_shape, ("k block", "row"), X_SCALE_STEP, "fp32"))
     if w.bias:
         found.append(TensorSpec("B", "input", (1, w.n), ("row", "col"), _LONG_AXES, "bf16"))
     if w.residual:
-        found.append(_matrix("R", (w.m, w.n), ("row", "col"), 3))
+        found.append(_matrix("R", (w.m, w.n), ("row", "col"), 3 * _GAP))
     shape, axes = (w.m, w.n), ("row", "col")
     y = TensorSpec("Y", "rows", shape, axes, _LONG_AXES, "bf16", spread=(0, 1), gap=4 * _GAP)
     return (*found, y)
 
 
 def _matrix(
-    name: str, shape: tuple[int, int], axes: tuple[str, str], gaps: int, dtype: str = "bf16"
+    name: str, shape: tuple[int, int], axes: tuple[str, str], gap: int, dtype: str = "bf16"
 ) -> TensorSpec:
-    gap, is_constant = _GAP * gaps or 1, name in ("W", "SW")
-    spread = (0, 1)
+    is_constant, spread = name in ("W", "SW"), (0, 1)
     return TensorSpec(
         name, "input", shape, axes, _LONG_AXES, dtype, spread=spread, gap=gap, is_constant=is_constant
     )
@@ -93,8 +99,15 @@ def arguments(
             return strides[given.stride_of][0] if given.stride_of in strides else 0
         return sizes[given.name] if given.name in sizes else addresses.get(given.name, 0)
 
-    taken = PARAMETERS if workspace else PARAMETERS[:-1]
+    taken = parameters(workload.x, has_workspace=workspace != 0)
     return tuple(given.type(workspace if given.name == "workspace" else value(given)) for given in taken)
+
+
+def parameters(x: str, *, has_workspace: bool) -> tuple[LinearParameter, ...]:
+    """Those of a kernel for that type of x."""
+    absent = {"workspace"} if not has_workspace else set()
+    absent |= {"SX", "sx_row"} if x == "bf16" else set()
+    return tuple(given for given in PARAMETERS if given.name not in absent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +124,27 @@ VERSION = 1
 FIELDS = (
     LinearField("size", "uint32_t", "sizeof(evoflash_linear_args) of the caller"),
     LinearField("version", "uint32_t", "EVOFLASH_LINEAR_VERSION of the caller"),
-    LinearField("x", "const void*", "(m, k) bf16, on the device as all tensors"),
+    LinearField("x", "const void*", "(m, k) bf16 or, as compiled, e4m3; on the device as all tensors"),
     LinearField("w", "const void*", "(n, k) in the compiled type"),
     LinearField(
         "w_scale", "const float*", "what multiplies W: (n / 128, k / 128), rounded up, or one number"
+    ),
+    LinearField(
+        "x_scale", "const float*", "what multiplies x of e4m3: (k / 128, m), those of one block side by side"
     ),
     LinearField("bias", "const void*", "(n) bf16"),
     LinearField("residual", "const void*", "(m, n) bf16"),
     LinearField("y", "void*", "the output, (m, n) bf16"),
     *(
-        LinearField(f"{name}_row", "int64_t", "elements from one row to the next; 0: dense")
-        for name in ("x", "w", "w_scale", "residual", "y")
+        LinearField(f"{name}_row", "int64_t", f"elements from one row to the next; 0: {dense}")
+        for name, dense in (
+            ("x", "dense"),
+            ("w", "dense"),
+            ("w_scale", "dense"),
+            ("x_scale", "m rounded up to 4"),
+            ("residual", "dense"),
+            ("y", "dense"),
+        )
     ),
     LinearField("m", "int32_t", "rows of x and y; 0 is a call that does nothing"),
     LinearField("n", "int32_t", "rows of W, columns of y"),
@@ -162,4 +185,4 @@ def interface_names() -> dict[str, Any]:
 def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
     """The kernel's parameters in the launcher's words. No kernel here takes tensor maps yet."""
     assert not tuple(maps), "the launcher encodes no tensor maps"
-    return {**interface_names(), "parameters": PARAMETERS, "block": BLOCK}
+    return {**interface_names(), "parameters": parameters, "block": BLOCK, "x_scale_step": X_SCALE_STEP}

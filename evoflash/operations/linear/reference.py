@@ -21,26 +21,27 @@ def sample(workload: LinearWorkload, rng: np.random.Generator) -> Sample:
 def expect(workload: LinearWorkload, inputs: LinearInputs, *, where: Sample) -> ExpectedOutputs:
     """The right answer and the honest one at a sample of rows, for inputs of the workload's shapes.
 
-    The right one is of W's numbers as they are given, times their scales, in fp64. Honest arithmetic sums in
-    fp32, block of k after block of k, multiplies each sum by its scale, and rounds once.
+    The right one is of the numbers of W and x as they are given, times their scales, in fp64. Honest
+    arithmetic sums in fp32, block of k after block of k, multiplies each sum by its scales, and rounds once.
     """
-    w, x = workload, decode(inputs.x[where.rows], "bf16")
+    w, x = workload, numbers_of(inputs.x[where.rows], workload.x)
+    x_scale = None if inputs.x_scale is None else inputs.x_scale[:, where.rows, None]
     right, plain = np.empty((len(x), w.n)), np.empty((len(x), w.n), np.float32)
     rows = max(BLOCK, _PART // w.k // BLOCK * BLOCK)
 
     def compute(first: int) -> None:
         """Some columns of y, which are rows of W: whole blocks of it."""
         part = slice(first, min(first + rows, w.n))
-        weights = values(inputs.w[part], w)
+        weights = numbers_of(inputs.w[part], w.weights)
         scale = _scales(inputs, w)[first // BLOCK : -(-part.stop // BLOCK)]
         each_row = np.repeat(scale, BLOCK, axis=0)[: len(weights)]
         right[:, part], plain[:, part] = 0, 0
         for block in range(each_row.shape[1]):
             of_k = slice(block * BLOCK, min((block + 1) * BLOCK, w.k))
-            factor = each_row[:, block]
+            factor, of_x = each_row[:, block], np.float32(1) if x_scale is None else x_scale[block]
             exact = x[:, of_k].astype(np.float64) @ weights[:, of_k].astype(np.float64).T
-            right[:, part] += exact * factor.astype(np.float64)
-            plain[:, part] += (x[:, of_k] @ weights[:, of_k].T) * factor
+            right[:, part] += exact * factor.astype(np.float64) * of_x.astype(np.float64)
+            plain[:, part] += (x[:, of_k] @ weights[:, of_k].T) * (factor * of_x)
 
     each(compute, range(0, w.n, rows))
     for added in (inputs.bias, None if inputs.residual is None else inputs.residual[where.rows]):
@@ -51,9 +52,9 @@ def expect(workload: LinearWorkload, inputs: LinearInputs, *, where: Sample) -> 
     return ExpectedOutputs(where, {"Y": expected_rows(right[None], rounded[None])}, {})
 
 
-def values(weights: NDArray[np.generic], workload: LinearWorkload) -> NDArray[np.float32]:
-    """W's numbers without their scales; exact."""
-    return decode(weights, "bf16") if workload.weights == "bf16" else e4m3.decode(weights)  # type: ignore[arg-type]
+def numbers_of(bits: NDArray[np.generic], kind: str) -> NDArray[np.float32]:
+    """W's or x's numbers without their scales; exact. `kind` is what the workload says of them."""
+    return decode(bits, "bf16") if kind == "bf16" else e4m3.decode(bits)  # type: ignore[arg-type]
 
 
 def _scales(inputs: LinearInputs, workload: LinearWorkload) -> NDArray[np.float32]:
