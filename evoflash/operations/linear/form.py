@@ -31,8 +31,8 @@ class LinearParameter:
     stride_of: str = ""  # a tensor, whose rows lie so far apart
 
 
-# In launch order, after the tensor maps. A tensor that a workload lacks is a null pointer; but kernels of x in
-# bf16 have no parameters of x's scales, and one without global scratch has no workspace.
+# In launch order, after the tensor maps. A tensor that a workload lacks is a null pointer; but kernels of x
+# in bf16 have no parameters of x's scales, and one without global scratch has no workspace.
 PARAMETERS = (
     LinearParameter("X", np.uint64, "Codes{args.x}"),
     LinearParameter("W", np.uint64, "Codes{args.w}"),
