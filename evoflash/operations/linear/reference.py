@@ -1,11 +1,16 @@
-"""What y = x W^T should be, in fp64, and what honest fp32 arithmetic makes of it. Runs nothing on a GPU."""
+"""What y = x W^T should be, in fp64, and what honest fp32 arithmetic makes of it; and the device's kernel for
+the same. Runs nothing on a GPU.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.numerics import decode, each, round_to
 from evoflash.operation import ExpectedOutputs, Sample
-from evoflash.operations.expectations import every_row, expected_rows
+from evoflash.operations.expectations import DeviceReference, every_row, expected_rows
 from evoflash.operations.linear import e4m3
 from evoflash.operations.linear.inputs import LinearInputs
 from evoflash.operations.linear.workload import BLOCK, LinearWorkload
@@ -63,3 +68,45 @@ def _scales(inputs: LinearInputs, workload: LinearWorkload) -> NDArray[np.float3
     if inputs.w_scale is None:
         return np.ones(blocks, np.float32)
     return np.broadcast_to(inputs.w_scale, blocks)
+
+
+_COLUMNS = 16  # of y, that a block of the device's kernel computes
+_MOST = 1 << 37  # multiply-adds: 0.1 s of an H100
+
+
+def blocks(workload: LinearWorkload) -> NDArray[np.int32]:
+    """The first column of each block."""
+    return np.arange(0, workload.n, _COLUMNS, dtype=np.int32)
+
+
+def rows(workload: LinearWorkload) -> NDArray[np.intp]:
+    """All of them."""
+    return np.arange(workload.m)
+
+
+def arguments(workload: LinearWorkload, addresses: Mapping[str, int]) -> tuple[np.generic, ...]:
+    """Of both kernels: addresses of tensors, 0 for those that there are not, then sizes and types."""
+    w = workload
+    names = ("X", "W", "SW", "SX", "B", "R", "blocks", "right", "honest", "per_row")
+    scales = {"bf16": 0, "fp8b128": 1, "fp8t": 2}[w.weights]
+    sizes = (w.m, w.n, w.k, w.x_scale_shape[1], scales, w.weights != "bf16", w.x != "bf16")
+    return (*(np.uint64(addresses.get(name, 0)) for name in names), *(np.int32(size) for size in sizes))
+
+
+def applies(workload: LinearWorkload) -> bool:
+    """Whether the kernel takes no longer than the GPU has for it."""
+    return workload.m * workload.n * workload.k <= _MOST
+
+
+REFERENCE = DeviceReference(
+    source=Path(__file__).with_name("reference.cu"),
+    entry="right_columns",
+    threads=128,
+    output="Y",
+    numbers="",
+    applies=applies,
+    blocks=blocks,
+    rows=rows,
+    arguments=arguments,
+    entry_of_rows="told_of_rows",
+)
