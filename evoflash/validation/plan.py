@@ -54,7 +54,7 @@ class SameBits:
     first: int
     second: int
     words: str  # what is said if they do not
-    # Which rows of the first, counted through all groups, are the second's in order: whole groups. None: all.
+    # Which rows of the first, counted through all groups, are the second's in order. None: all.
     rows: NDArray[np.intp] | None = None
 
 
@@ -162,7 +162,7 @@ def size_plan_of(
     workload: Workload, cases: Sequence[tuple[TestInput, ExpectedOutputs]], rng: np.random.Generator
 ) -> CheckPlan:
     """What checks a kernel at the benchmark's shape: each of the test inputs, of which the right answers are
-    known at a sample; the first again, and with its groups exchanged, where the operation knows how.
+    known at a sample; the first again, and with its rows in other places, where the operation knows how.
     """
     operation, first = operation_of(workload), cases[0][0]
     launches = [*(CheckLaunch(inputs) for inputs, _ in cases), CheckLaunch(first)]

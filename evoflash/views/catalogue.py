@@ -23,6 +23,7 @@ For example: mission,causal   s2k_d64,dtype=bf16   b=4,h=32,hkv=8,s=4096,d=128  
 A linear layer of a decoding step, y = x W^T with up to 64 rows: linear:m=1,n=1280,k=8192,dtype=fp8b128
   m= n= k=         rows of x, rows of W, their length; or a layer's name for n and k, as 70b_tp8_qkv
   dtype=bf16|fp8b128|fp8t   the type of W; bias and residual are added
+  x=e4m3                    x in 8 bits too, beside fp8b128; else x is BF16
 For example: linear:70b_tp8_qkv,m=8,dtype=fp8b128"""
 
 

@@ -80,14 +80,16 @@ def test_a_value_of_a_gene_runs_clean(name, gene, value):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("kind", [*WEIGHTS, "e4m3"])
 @pytest.mark.parametrize("added", [{}, {"bias": True, "residual": True}], ids=["plain", "added"])
 @pytest.mark.parametrize("rows", [1, 8, 64])
 @pytest.mark.cover
-def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, weights, added, rows):
+def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, kind, added, rows):
     if rows > 8 and name == "linear_simt":
         pytest.skip("it is for few rows")
-    key = LinearKey(weights, rows, GPU.arch, **added)
+    key = LinearKey(kind, rows, GPU.arch, **added)
+    if kind == "e4m3":  # x as W
+        key = replace(key, weights="fp8b128", x=kind)
     values = {**KERNELS[name]["early" if added else "plain"], **({"row_tiles": 1} if rows > 8 else {})}
 
     made = candidate(name, values, key)
@@ -121,8 +123,8 @@ def test_every_seed_is_valid_for_some_layer(seed_of):
 
 
 @table_of_cases()
-def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, bias):
-    key = key_of(family, bias=bool(bias))
+def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, bias, x):
+    key = key_of(family, bias=bool(bias), x=x or "bf16")
     found = preflight(
         candidate(family, KERNELS[family][kernel], key, (old, new)), FAMILIES[family], GPU, seed=3
     )
@@ -216,18 +218,23 @@ def test_half_the_weights_and_twice_x_give_the_same_bits(name):
 
 @needs_nvcc
 def test_an_exported_file_is_a_program_and_its_own_header(tmp_path):
-    for name, words in (("linear_mma", "m=9,n=1280,k=8192,bias"), ("linear_simt", "m=1,8b_o,dtype=fp8b128")):
+    for prefix, name, words in (
+        ("first", "linear_mma", "m=9,n=1280,k=8192,bias"),
+        ("second", "linear_simt", "m=1,8b_o,dtype=fp8b128"),
+        ("third", "linear_mma", "m=9,8b_o,dtype=fp8b128,x=e4m3"),
+    ):
         problem = parse_problem(f"linear:{words}")
         space = FAMILIES[name].space(problem.compile_keys(GPU.arch), GPU)
-        text = export_kernel(space.genome(KERNELS[name]["counter"]), problem, GPU, prefix=name)
-        (tmp_path / f"{name}.cu").write_text(text)
-    first, second = "linear_mma.cu", "linear_simt.cu"
+        text = export_kernel(space.genome(KERNELS[name]["counter"]), problem, GPU, prefix=prefix)
+        (tmp_path / f"{prefix}.cu").write_text(text)
+    first, second, third = "first.cu", "second.cu", "third.cu"
     arch = "-gencode=arch=compute_90a,code=sm_90a"
     wall = ("-std=c++17", "-Xcompiler", "-Wall,-Wextra", arch)
 
     for command in (
         ("nvcc", *wall, "-DEVOFLASH_NO_MAIN", "-c", first, "-o", "a.o"),
         ("nvcc", *wall, second, "a.o", "-o", "program"),
+        ("nvcc", *wall, third, "-o", "another"),
         ("gcc", "-std=c99", "-Wall", "-Wextra", "-x", "c", "-c", first, "-o", "c.o"),
     ):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
@@ -256,7 +263,13 @@ def test_a_problem_of_several_shapes_is_one_kernel():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "text", ["m=1,70b_tp8_qkv,dtype=fp8b128", "m=13,dsv3_kv_a,dtype=bf16,bias", "m=4,8b_o,dtype=fp8t"]
+    "text",
+    [
+        "m=1,70b_tp8_qkv,dtype=fp8b128",
+        "m=13,dsv3_kv_a,dtype=bf16,bias",
+        "m=4,8b_o,dtype=fp8t",
+        "m=7,70b_tp8_o,dtype=fp8b128,x=e4m3",
+    ],
 )
 @pytest.mark.alone_on_gpu
 def test_a_gpu_finds_every_way_of_dividing_k_right_and_times_it(text):

@@ -11,7 +11,7 @@ import numpy as np
 from evoflash.launch import TensorMapSpec
 from evoflash.operation import TensorSpec
 from evoflash.operations.call_form import CallError, CallStruct, Parameter, StructField, scalars
-from evoflash.operations.linear.workload import BLOCK, LinearWorkload
+from evoflash.operations.linear.workload import BLOCK, X_SCALE_STEP, LinearWorkload
 from evoflash.paths import TEMPLATES
 from evoflash.runtime.description import stride_name
 
@@ -21,12 +21,13 @@ _LONG_AXES = ("rows", "columns")
 _GAP = 16  # elements behind each row of a caller's strided tensors, and more: no two tensors have the same
 
 
-# In launch order, after the tensor maps. A tensor that a workload does not have is a null pointer; a kernel
-# without global scratch has no workspace.
+# In launch order, after the tensor maps. A tensor that a workload lacks is a null pointer; but kernels of x
+# in bf16 have no parameters of x's scales, and one without global scratch has no workspace.
 PARAMETERS = (
-    Parameter("X", np.uint64, "elements(args.x)"),
-    Parameter("W", np.uint64, "Weights{args.w}"),
+    Parameter("X", np.uint64, "Codes{args.x}"),
+    Parameter("W", np.uint64, "Codes{args.w}"),
     Parameter("SW", np.uint64, "args.w_scale", "w_scale"),
+    Parameter("SX", np.uint64, "args.x_scale", "x_scale"),
     Parameter("B", np.uint64, "elements(args.bias)", "bias"),
     Parameter("R", np.uint64, "elements(args.residual)", "residual"),
     Parameter("Y", np.uint64, "elements(args.y)"),
@@ -34,36 +35,41 @@ PARAMETERS = (
     Parameter("x_row", np.int64, "rows.x", stride_name("x", "row")),
     Parameter("w_row", np.int64, "rows.w", stride_name("w", "row")),
     Parameter("sw_row", np.int64, "rows.w_scale", stride_name("w_scale", "row")),
+    Parameter("sx_row", np.int64, "rows.x_scale", stride_name("x_scale", "row")),
     Parameter("r_row", np.int64, "rows.residual", stride_name("residual", "row")),
     Parameter("y_row", np.int64, "rows.y", stride_name("y", "row")),
     Parameter("workspace", np.uint64, "Scratch{args.workspace}"),
 )
-_POINTERS, _SIZES, _ROWS = ("X", "W", "SW", "B", "R", "Y"), ("m", "n", "k"), ("X", "W", "SW", "R", "Y")
+_OF_X_SCALES = ("SX", "sx_row")
 
 
 def tensors(workload: LinearWorkload) -> tuple[TensorSpec, ...]:
-    """X, W, W's scales where it has some, what is added where something is, and Y."""
+    """X, W, the scales of W and of X where they have some, what is added where something is, and Y."""
     w = workload
     kind = "bf16" if w.weights == "bf16" else "e4m3"
-    found = [_matrix("X", (w.m, w.k), ("row", "k"), 1), _matrix("W", (w.n, w.k), ("col", "k"), 2, kind)]
+    found = [
+        _matrix("X", (w.m, w.k), ("row", "k"), _GAP, w.x),
+        _matrix("W", (w.n, w.k), ("col", "k"), 2 * _GAP, kind),
+    ]
     if w.weights == "fp8b128":
-        found.append(_matrix("SW", w.scale_shape, ("block", "k block"), 0, "fp32"))
+        found.append(_matrix("SW", w.scale_shape, ("block", "k block"), 1, "fp32"))
     elif w.weights == "fp8t":
         found.append(TensorSpec("SW", "input", (1, 1), ("row", "col"), _LONG_AXES, "fp32", is_constant=True))
+    if w.x == "e4m3":
+        found.append(_matrix("SX", w.x_scale_shape, ("k block", "row"), X_SCALE_STEP, "fp32"))
     if w.bias:
         found.append(TensorSpec("B", "input", (1, w.n), ("row", "col"), _LONG_AXES, "bf16"))
     if w.residual:
-        found.append(_matrix("R", (w.m, w.n), ("row", "col"), 3))
+        found.append(_matrix("R", (w.m, w.n), ("row", "col"), 3 * _GAP))
     shape, axes = (w.m, w.n), ("row", "col")
     y = TensorSpec("Y", "rows", shape, axes, _LONG_AXES, "bf16", spread=(0, 1), gap=4 * _GAP)
     return (*found, y)
 
 
 def _matrix(
-    name: str, shape: tuple[int, int], axes: tuple[str, str], gaps: int, dtype: str = "bf16"
+    name: str, shape: tuple[int, int], axes: tuple[str, str], gap: int, dtype: str = "bf16"
 ) -> TensorSpec:
-    gap, is_constant = _GAP * gaps or 1, name in ("W", "SW")
-    spread = (0, 1)
+    is_constant, spread = name in ("W", "SW"), (0, 1)
     return TensorSpec(
         name, "input", shape, axes, _LONG_AXES, dtype, spread=spread, gap=gap, is_constant=is_constant
     )
@@ -78,25 +84,46 @@ def arguments(
 ) -> tuple[np.generic, ...]:
     """NumPy scalars in launch order. `workspace` points at global scratch; 0: the kernel takes none."""
     sizes = workload.names()
-    pointers = (addresses.get(name, 0) for name in _POINTERS)
-    rows = (strides[name][0] if name in strides else 0 for name in _ROWS)
-    return scalars(PARAMETERS, (*pointers, *(sizes[name] for name in _SIZES), *rows), workspace=workspace)
+
+    def value(of: Parameter) -> int:
+        if of.name.endswith("_row"):
+            name = of.name.removesuffix("_row").upper()
+            return strides[name][0] if name in strides else 0
+        return sizes[of.name] if of.name in sizes else addresses.get(of.name, 0)
+
+    asked = parameters(workload.x)
+    return scalars(asked, [value(each) for each in asked[:-1]], workspace=workspace)
+
+
+def parameters(x: str) -> tuple[Parameter, ...]:
+    """Those of a kernel for that type of x."""
+    return tuple(each for each in PARAMETERS if x == "e4m3" or each.name not in _OF_X_SCALES)
 
 
 FIELDS = (
     StructField("size", "uint32_t", "sizeof(evoflash_linear_args) of the caller"),
     StructField("version", "uint32_t", "EVOFLASH_LINEAR_VERSION of the caller"),
-    StructField("x", "const void*", "(m, k) bf16, on the device as all tensors"),
+    StructField("x", "const void*", "(m, k) bf16 or, as compiled, e4m3; on the device as all tensors"),
     StructField("w", "const void*", "(n, k) in the compiled type"),
     StructField(
         "w_scale", "const float*", "what multiplies W: (n / 128, k / 128), rounded up, or one number"
+    ),
+    StructField(
+        "x_scale", "const float*", "what multiplies x of e4m3: (k / 128, m), those of one block side by side"
     ),
     StructField("bias", "const void*", "(n) bf16"),
     StructField("residual", "const void*", "(m, n) bf16"),
     StructField("y", "void*", "the output, (m, n) bf16"),
     *(
-        StructField(f"{name}_row", "int64_t", "elements from one row to the next; 0: dense")
-        for name in ("x", "w", "w_scale", "residual", "y")
+        StructField(f"{name}_row", "int64_t", f"elements from one row to the next; 0: {dense}")
+        for name, dense in (
+            ("x", "dense"),
+            ("w", "dense"),
+            ("w_scale", "dense"),
+            ("x_scale", "m rounded up to 4"),
+            ("residual", "dense"),
+            ("y", "dense"),
+        )
     ),
     StructField("m", "int32_t", "rows of x and y; 0 is a call that does nothing"),
     StructField("n", "int32_t", "rows of W, columns of y"),
@@ -127,4 +154,4 @@ def interface_names() -> dict[str, Any]:
 def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
     """The kernel's parameters in the launcher's words. No kernel here takes tensor maps yet."""
     assert not tuple(maps), "the launcher encodes no tensor maps"
-    return {**interface_names(), "maps": (), "parameters": PARAMETERS, "block": BLOCK}
+    return {**interface_names(), "maps": (), "of_x": parameters, "block": BLOCK, "x_scale_step": X_SCALE_STEP}

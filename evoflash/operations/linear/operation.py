@@ -4,8 +4,8 @@ from evoflash.operation import Operation
 from evoflash.operations.linear import form, inputs
 from evoflash.operations.linear.loop import consumers, work
 from evoflash.operations.linear.preflight_runs import preflight_runs
-from evoflash.operations.linear.reference import expect, sample
-from evoflash.operations.linear.relations import relations
+from evoflash.operations.linear.reference import REFERENCE, expect, sample
+from evoflash.operations.linear.relations import keeps_rows_apart, relations
 from evoflash.operations.linear.thresholds import thresholds
 from evoflash.operations.linear.workload import (
     LinearKey,
@@ -29,6 +29,8 @@ OPERATION = Operation(
     sample=sample,
     expect=expect,
     relations=relations,
+    rearranged=keeps_rows_apart,
+    device_reference=REFERENCE,
     thresholds=thresholds,
     check_workloads=inputs.check_workloads,
     hidden_workloads=inputs.hidden_workloads,
