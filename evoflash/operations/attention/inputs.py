@@ -345,7 +345,12 @@ def _low_scores(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs
     """
     q, k, v = _normal(workload, rng)
     far = np.float32((_LOW[workload.accumulate] / workload.head_dim) ** 0.5)
-    return np.round(8 * (q - far)) / 8, np.round(8 * (k + far)) / 8, v
+    return _eighths(q - far), _eighths(k + far), v
+
+
+def _eighths(x: Single) -> Single:
+    """Each number as the nearest multiple of 1/8."""
+    return np.asarray(np.round(x * np.float32(8)) / np.float32(8), np.float32)
 
 
 def _tiny_values(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:

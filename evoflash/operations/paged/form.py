@@ -48,7 +48,7 @@ def _read_fields() -> tuple[StructField, ...]:
 
 def _format(given: StructField) -> tuple[str, type[np.generic], tuple[int, ...]]:
     """A field of the struct in NumPy."""
-    kind = np.uint64 if given.type.endswith("*") else _KINDS[given.type]
+    kind: type[np.generic] = np.uint64 if given.type.endswith("*") else _KINDS[given.type]
     return given.name, kind, (given.count,) if given.count > 1 else ()
 
 
