@@ -29,7 +29,7 @@ _FIRST_PAGE = {"append": 3_000_017}
 _FIELD = re.compile(
     r"^  (?P<type>[\w *]+?) (?P<name>\w+)(?:\[(?P<count>\d+)\])?; +// (?P<about>.+)$", re.MULTILINE
 )
-_KINDS = {
+_KINDS: dict[str, type[np.generic]] = {
     "unsigned int": np.uint32,
     "int": np.int32,
     "float": np.float32,
