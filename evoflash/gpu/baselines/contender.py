@@ -103,6 +103,9 @@ class LibraryCall:
     heads_first: Callable[[Any], Any] = same
     together: Callable[..., tuple[Any, ...]] | None = None  # in the place of `arrange`: of all inputs at once
     rel_l2: float = 0.0  # what its output may be off where it rounds inputs by itself; 0: as a candidate's
+    is_planned: bool = (
+        False  # `arrange` plans on the host for the lengths at hand: new ones need another capture
+    )
 
 
 def import_library(module: str, install: str) -> Any:
@@ -148,6 +151,7 @@ class LibraryContender:
         self._views = [_input_views(self._torch, arena, self._specs) for arena in bench.arenas]
         self._inputs = [self._arrange(views) for views in self._views]
         self._outputs: dict[int, Any] = {}
+        self._is_stale = False  # what was captured is planned for other inputs
         self._torch.cuda.synchronize()  # copied on torch's stream, read on ours
 
     @property
@@ -177,6 +181,7 @@ class LibraryContender:
             for used, fresh in zip(inputs, self._arrange(given), strict=True):
                 if used.data_ptr() not in views:
                     used.copy_(fresh)
+        self._is_stale = self._attention.is_planned
         self._torch.cuda.synchronize()
 
     def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
@@ -192,19 +197,29 @@ class LibraryContender:
 
     def _capture(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
         cuda = self._torch.cuda
-        graph, external = cuda.CUDAGraph(), cuda.ExternalStream(bench.stream.ptr)
+        external = cuda.ExternalStream(bench.stream.ptr)
+        graph = self._recorded(bench, order)
+
+        def replay() -> None:
+            nonlocal graph
+            if self._is_stale:
+                graph = self._recorded(bench, order)
+            with cuda.stream(external):
+                graph.replay()
+
+        return replay
+
+    def _recorded(self, bench: Bench, order: Sequence[int]) -> Any:
+        cuda = self._torch.cuda
+        graph = cuda.CUDAGraph()
         self.refresh()
         self.run(bench)
         self._outputs = {}
         with cuda.graph(graph, stream=cuda.Stream()):
             for at in order:  # one output per input set, as the candidates have
                 self._outputs[at] = self._attend(at)
-
-        def replay() -> None:
-            with cuda.stream(external):
-                graph.replay()
-
-        return replay
+        self._is_stale = False
+        return graph
 
     def calls(self, bench: Bench) -> Callable[[int], None]:
         """See benchmark.Caller; as a user's program calls it, the library's own Python included."""
