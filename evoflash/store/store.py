@@ -274,12 +274,14 @@ class Store:
             )
         )
 
-    def reject(self, run: Run, genome_id: str, *, rung: Rung, reason: str) -> None:
+    def reject(
+        self, run: Run, genome_id: str, *, rung: Rung, reason: str, status: Status = Status.CORRECTNESS
+    ) -> None:
         """A finalist turned out wrong: it keeps its timings, and ranks nowhere any more."""
 
         def work(connection: sa.Connection) -> None:
             wrong = {
-                "status": Status.CORRECTNESS.value,
+                "status": status.value,
                 "rung": rung.value,
                 "reason": reason,
                 "score_us": None,
