@@ -52,6 +52,7 @@ def portfolio(
     Example: evoflash portfolio --problems docs/examples/serving-mix.txt --kernels 4 --export fast_attention
     """
     from evoflash.app.portfolio import run
+    from evoflash.exports.portfolio import check_folder
     from evoflash.views.portfolio import print_text
 
     wanted = run.PortfolioOptions(
@@ -65,6 +66,8 @@ def portfolio(
         seed=seed,
         db=db,
     )
+    if export is not None:
+        check_folder(export)
     with interrupt_in_words("the table keeps the times so far; the same command continues"):
         found = run.portfolio(wanted)
         if export is not None:
