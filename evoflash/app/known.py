@@ -16,6 +16,7 @@ from evoflash.champions.evidence import archived_kernel
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.kernels.family import load_family
+from evoflash.notices import count_of
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, known_gpus, load_gpu
@@ -34,8 +35,8 @@ class OlderKernels:
 
     def in_words(self, *, are_ranked: bool) -> str:
         """One line."""
-        kernels = "1 kernel" if self.count == 1 else f"{self.count} kernels"
-        what = f"{kernels} of version {self.version} of {self.family}, which is now at {self.installed}"
+        of_version = f"version {self.version} of {self.family}, which is now at {self.installed}"
+        what = f"{count_of(self.count, 'kernel')} of {of_version}"
         if are_ranked:
             return f"Among these are {what}: they are not what evoflash writes today."
         return f"Not ranked: {what}; search again, or `evoflash leaderboard --run N` shows them."
