@@ -52,7 +52,6 @@ def portfolio(
     Example: evoflash portfolio --problems docs/examples/serving-mix.txt --kernels 4 --export fast_attention
     """
     from evoflash.app.portfolio import run
-    from evoflash.exports.portfolio import check_folder
     from evoflash.views.portfolio import print_text
 
     wanted = run.PortfolioOptions(
@@ -67,7 +66,7 @@ def portfolio(
         db=db,
     )
     if export is not None:
-        check_folder(export)
+        run.check_export(export)
     with interrupt_in_words("the table keeps the times so far; the same command continues"):
         found = run.portfolio(wanted)
         if export is not None:
