@@ -13,6 +13,7 @@ from typing import Any
 
 from evoflash.app.evaluate import emulate, measure_genomes
 from evoflash.app.export import cuda_of, request_of
+from evoflash.app.known import installed_versions, older_kernels
 from evoflash.app.mix import WeightedProblem
 from evoflash.app.runs import find_run
 from evoflash.app.search.session import RunResult
@@ -133,7 +134,7 @@ def _stored_best(db: str, problem: str | None, gpu: str | None) -> Evaluation | 
     if not is_there(db):
         return None
     with open_store(db, read_only=True) as store:
-        return store.best(canonical(problem), canonical_gpu(gpu))
+        return store.best(canonical(problem), canonical_gpu(gpu), versions=installed_versions(store))
 
 
 def _say_who_has(problem: str | None, gpu: str | None, *, archive: bool) -> None:
@@ -151,8 +152,11 @@ def _say_who_has(problem: str | None, gpu: str | None, *, archive: bool) -> None
 
 def _find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluation:
     """The store's kernel for a problem and a GPU, by default its newest ones. NoKernelError without one."""
-    winner = store.best(canonical(problem), canonical_gpu(gpu))
+    versions = installed_versions(store)
+    winner = store.best(canonical(problem), canonical_gpu(gpu), versions=versions)
     if winner is None:
+        for each in older_kernels(store, versions, {}):
+            say(each.in_words(are_ranked=False))
         where = " ".join(x for x in (problem and f"for '{problem}'", gpu and f"on {gpu}") if x)
         raise NoKernelError(
             f"no correct kernel {where or 'yet'} in the database: run `evoflash search` first."
@@ -225,8 +229,9 @@ def best_of_each(
     found = []
     with ExitStack() as stack:
         store = stack.enter_context(open_store(db, read_only=True)) if is_there(db) else None
+        versions = installed_versions(store) if store else {}
         for each in problems:
-            stored = store.best(str(each.problem), spec.name) if store else None
+            stored = store.best(str(each.problem), spec.name, versions=versions) if store else None
             found.append(KnownForProblem(each, stored, archived_for(str(each.problem), spec.name)))
     return tuple(found)
 

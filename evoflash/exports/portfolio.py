@@ -101,11 +101,9 @@ def register_transformers(name="{name}"):
 '''
 
 
-def write(package: Package, path: Path) -> None:
-    """Write the folder, or renew one of such an export; other files in it are left alone.
-
-    UsageError where the path is anything else, its name is none that Python imports, or a kernel does not
-    compile.
+def check_folder(path: Path) -> None:
+    """UsageError where a package cannot be written there: the path is anything but a new folder or one of
+    such an export, a file in that was edited, or its name is none that Python imports.
     """
     if not path.name.isidentifier():
         raise UsageError(
@@ -114,6 +112,14 @@ def write(package: Package, path: Path) -> None:
     if path.exists() and not _is_ours(path):
         raise UsageError(f"{path} is there and no folder of such an export: choose another path.")
     check_replaceable(*(each for each in path.rglob("*") if _is_of_package(path, each)))
+
+
+def write(package: Package, path: Path) -> None:
+    """Write the folder, or renew one of such an export; other files in it are left alone.
+
+    UsageError as for check_folder(), or where a kernel does not compile.
+    """
+    check_folder(path)
     beside = path.with_name(f".{path.name}.new")
     try:
         shutil.rmtree(beside, ignore_errors=True)

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from evoflash.app.catalogue import problem_and_name
-from evoflash.app.leaderboard import RANKING, Objective, Rankings, databases_of, short_names
+from evoflash.app.leaderboard import RANKING, Rankings, databases_of, short_names
+from evoflash.app.objectives import Objective
 from evoflash.champions import ARCHIVED
 from evoflash.champions.evidence import archived_for, error_in_words, percent_of, ties
 from evoflash.evaluation import Basis
@@ -33,7 +34,8 @@ def as_csv(table: Rankings) -> str:
 
 def as_markdown(table: Rankings) -> str:
     """A heading and a pipe table for each ranking."""
-    return "\n".join(_markdown_ranking(table, rows) for rows in _rankings(table)) or f"{nothing(table)}\n"
+    rankings = [_markdown_ranking(table, rows) for rows in _rankings(table)] or [f"{nothing(table)}\n"]
+    return "\n".join([*rankings, *(f"{line}\n" for line in table.older)])
 
 
 def _markdown_ranking(table: Rankings, rows: list[Row]) -> str:
@@ -86,6 +88,8 @@ def print_table(table: Rankings, console: Console, *, wide: bool = False) -> Non
         )
         for line in () if table.objectives else notes(rows):
             console.print(escape(line), highlight=False)
+    for line in table.older:
+        console.print(escape(line), highlight=False)
 
 
 def front_in_words(table: Rankings) -> list[str]:

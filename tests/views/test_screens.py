@@ -54,7 +54,7 @@ def fill(path: Path) -> None:
             environment={},
         )
         for warps, us in ((1, 9876.54), (2, 14.201), (4, 12.684), (8, 1.5)):
-            genome = Genome("flash_mma", 1, (("warps", warps),))
+            genome = Genome("flash_mma", 2, (("warps", warps),))
             evaluation = Evaluation(
                 genome,
                 MISSION,

@@ -22,7 +22,7 @@ from evoflash.app.search.plan import where
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing
 from evoflash.exports.exported import ExportRequest
-from evoflash.exports.portfolio import Member, Package, by_members
+from evoflash.exports.portfolio import Member, Package, by_members, check_folder
 from evoflash.exports.portfolio import write as write_package
 from evoflash.gpu.launcher import present_gpu
 from evoflash.gpu.timing.noise_floor import environment
@@ -213,6 +213,11 @@ def _taught(found: PortfolioResult, shape: Workload) -> int | None:
     mine = row.times.get(found.kernels[given])
     best_us = row.times[found.kernels[better]].us
     return better if mine is None or mine.us > MAY_BE_SLOWER * best_us else None
+
+
+def check_export(folder: Path) -> None:
+    """UsageError where no package can be written there: before anything is measured."""
+    check_folder(folder)
 
 
 def export(found: PortfolioResult, folder: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evoflash import champions
-from evoflash.app.leaderboard import LATENCY, OBJECTIVES, Objective, objectives_of
+from evoflash.app.objectives import LATENCY, OBJECTIVES, Objective, objectives_of
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import ALL_SEEDS, Basis, RunKey
 from evoflash.gpu.launcher import present_gpu, spec_of

@@ -15,7 +15,8 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from evoflash.app.leaderboard import LATENCY, Only, Rankings, read_front
+from evoflash.app.leaderboard import Only, Rankings, read_front
+from evoflash.app.objectives import LATENCY
 from evoflash.app.runs import cost_as_dict
 from evoflash.app.search import transfer
 from evoflash.app.search.limits import Limits, floor_us, is_near

@@ -65,6 +65,8 @@ def portfolio(
         seed=seed,
         db=db,
     )
+    if export is not None:
+        run.check_export(export)
     with interrupt_in_words("the table keeps the times so far; the same command continues"):
         found = run.portfolio(wanted)
         if export is not None:

@@ -26,7 +26,8 @@ def page(found: Rankings) -> str:
     rankings = groupby(found.as_dicts(), key=itemgetter(*RANKING))
     words = rankings_in_words(found)
     parts = [_ranking(list(rows), *said) for (_, rows), said in zip(rankings, words, strict=True)]
-    return document("evoflash leaderboard", f"<main>{''.join(parts) or paragraphs([nothing(found)])}</main>")
+    shown = "".join(parts) or paragraphs([nothing(found)])
+    return document("evoflash leaderboard", f"<main>{shown}{paragraphs(found.older)}</main>")
 
 
 def _ranking(
