@@ -16,7 +16,7 @@ from evoflash.views.leaderboard import nothing, rankings_in_words
 # What a column is sorted by; the others are text.
 _KEYS = {
     **{"#": "rank", "us": "score_us", "est. us": "score_us", "p10-p90": "p10_us", "speed-up": "speedup"},
-    **{"TFLOPS": "tflops", "regs": "registers", "spills": "spill_bytes"},
+    **{"GB/s": "tflops", "TFLOPS": "tflops", "regs": "registers", "spills": "spill_bytes"},
 }
 _DRAWN = 20  # rows of a ranking
 
