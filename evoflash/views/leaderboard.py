@@ -21,7 +21,7 @@ from evoflash.views import tables
 from evoflash.views.terminal import four_digits
 
 Row = Mapping[str, Any]
-NOTHING = "No correct kernel is stored for this: run `evoflash search`, or ask for less."
+NOTHING = "No correct kernel that fits is stored: run `evoflash search`, or leave a filter out."
 
 
 def as_csv(table: Rankings) -> str:
