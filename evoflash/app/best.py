@@ -20,7 +20,7 @@ from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_for
 from evoflash.errors import DeviceError, NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation
+from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.exports.exported import ExportRequest
 from evoflash.gpu.launcher import present_spec
 from evoflash.notices import say
@@ -186,6 +186,7 @@ class KnownForProblem:
     problem: WeightedProblem
     stored: Evaluation | None
     archived: Champion | None
+    search: Run | None = None  # the newest of the database
 
     @property
     def is_known(self) -> bool:
@@ -200,7 +201,7 @@ class KnownForProblem:
         return self.archived or self.stored
 
     def as_dict(self) -> dict[str, Any]:
-        """The problem, and of its kernel the id, the family, the time in us and where it is from."""
+        """The problem, its kernel's id, family, time in us and where that is from; the newest search."""
         kernel, time_us, basis = self.kernel, None, None
         if isinstance(kernel, Champion):
             time_us, basis = kernel.us, "archived"
@@ -215,6 +216,7 @@ class KnownForProblem:
             "family": genome and genome.family,
             "time_us": time_us,
             "basis": basis,
+            "run": self.search and self.search.id,
         }
 
 
@@ -232,8 +234,18 @@ def best_of_each(
         versions = installed_versions(store) if store else {}
         for each in problems:
             stored = store.best(str(each.problem), spec.name, versions=versions) if store else None
-            found.append(KnownForProblem(each, stored, archived_for(str(each.problem), spec.name)))
+            archived = archived_for(str(each.problem), spec.name)
+            found.append(KnownForProblem(each, stored, archived, _newest_search(store, each, spec)))
     return tuple(found)
+
+
+def _newest_search(store: Store | None, problem: WeightedProblem, spec: GpuSpec) -> Run | None:
+    if store is None:
+        return None
+    try:
+        return find_run(store, problem=str(problem.problem), gpu=spec.name)
+    except NoKernelError:
+        return None
 
 
 def _problem_on_gpu(problem: str | None, gpu: str | None) -> str:

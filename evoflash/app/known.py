@@ -16,7 +16,7 @@ from evoflash.champions.evidence import archived_kernel
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.kernels.family import load_family
-from evoflash.notices import count_of
+from evoflash.notices import count_of, say
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, known_gpus, load_gpu
@@ -117,7 +117,9 @@ def _only(option: str, values: list[str], genome_id: str) -> str:
 
 
 def _valid(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Genome, Problem, GpuSpec]:
-    """UsageError where the genome is none of its family today, for this problem and GPU."""
+    """The genome there: where problem or GPU switch other genes on than it was made for, those have their
+    first value. UsageError where it is none of its family today.
+    """
     family = load_family(genome.family)
     family.check_computes(problem)
     if not family.supports(gpu):
@@ -129,11 +131,20 @@ def _valid(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Genome, Prob
             f"{genome.id} is of version {genome.version} of {family.name}, which is now at {family.version}: "
             "export it with the evoflash that evaluated it, or search again."
         )
-    if broken := space.violations(genome):
+    there = space.genome(genome.as_dict())
+    if broken := space.violations(there):
         raise UsageError(
             f"{genome.id} fails {', '.join(broken)} for '{problem}' on {gpu.name}: choose another."
         )
-    return genome, problem, gpu
+    if there != genome:
+        gained = [f"{name}={value}" for name, value in there.values if name not in genome.as_dict()]
+        lost = [name for name, _ in genome.values if name not in there.as_dict()]
+        changes = [
+            *(["with " + " ".join(gained)] if gained else []),
+            *(["without " + " ".join(lost)] if lost else []),
+        ]
+        say(f"{genome.id} is {there.id} for '{problem}' on {gpu.name}: {', '.join(changes)}.")
+    return there, problem, gpu
 
 
 def installed_versions(store: Store) -> dict[str, int]:

@@ -39,6 +39,7 @@ from evoflash.store.store import Store, open_store
 from evoflash.views import leaderboard as report
 from evoflash.views.html.leaderboard import page
 
+DECODE = "b=16,h=32,hkv=8,sq=1,skv=8192,d=128,dtype=fp16"
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 
 
@@ -230,6 +231,19 @@ def test_an_estimate_has_no_speed_up_over_a_measured_baseline(both: Store) -> No
 def test_tflops_follow_the_convention_of_the_field(both: Store) -> None:
     fastest = rows_of(both, basis=Basis.MEASURED)[0]
     assert fastest["tflops"] == pytest.approx(4 * 8 * 512 * 512 * 64 / 10.0 / 1e6)
+
+
+@pytest.mark.parametrize(("problem", "has_bandwidth"), [(DECODE, True), (f"{DECODE}+{MISSION}", False)])
+def test_where_reading_bounds_the_time_bandwidth_is_shown_beside_tflops(
+    store: Store, problem: str, has_bandwidth: bool
+) -> None:
+    key = RunKey(problem, "l4", Basis.MEASURED, "evolution", 1)
+    run = store.begin(key, gpu_hash="abc", budget=9, argv=[], environment={})
+    put(store, run, replace(evaluation_of(1, 1000.0), problem=problem))
+    header, _, row = printed(read_rankings(store)).splitlines()[1:4]
+    assert ("GB/s" in header) is has_bandwidth
+    assert ("537.1" in row) is has_bandwidth  # 2 (1 of K and V, 256 MiB each), and Q and O
+    assert "TFLOPS" in header
 
 
 def test_a_recorded_space_of_another_computation_has_no_tflops(store: Store) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from screens import screens
 from tables import data
 
-from evoflash.app import catalogue
+from evoflash.app import catalogue, known
 from evoflash.app.doctor import Diagnosis
 from evoflash.app.known import known_genome
 from evoflash.app.ladder import sources
@@ -229,6 +229,25 @@ def test_an_id_of_the_archive_is_exported_and_so_is_its_prefix(tmp_path):
     for prefix in (known.genome.id, known.genome.id[:12]):
         found = known_genome(prefix, str(tmp_path / "none.db"), problem="mission", gpu="h200")
         assert export_kernel(*found) == whole
+
+
+def test_a_kernel_of_another_mask_gets_the_genes_that_only_this_one_has(tmp_path, monkeypatch):
+    heard: list[str] = []
+    monkeypatch.setattr(known, "say", heard.append)
+    family, l4, db = load_family("flash_mma"), load_gpu("l4"), str(tmp_path / "one.db")
+    what = parse_problem("mission")
+    seed = family.seeds_for(what, family.space(what.compile_keys(l4.arch), l4), l4)[0]
+    with open_store(db) as store:
+        key = RunKey(MISSION, "l4", Basis.ESTIMATED, "evolution", 1)
+        run = store.begin(key, gpu_hash="", budget=1, argv=[], environment={})
+        made = Evaluation(seed, MISSION, "l4", Basis.ESTIMATED, Status.CORRECT, Rung.DONE, score_us=9.0)
+        store.add(run, made, Proposal(seed))
+
+    found, problem, gpu = known_genome(seed.id, db, problem="mission,causal", gpu="l4")
+
+    assert found in family.space(problem.compile_keys(gpu.arch), gpu)
+    assert set(found.values) - set(seed.values) == {("tile_skip", "off")}
+    assert heard == [f"{seed.id} is {found.id} for '{problem}' on l4: with tile_skip=off."]
 
 
 def test_an_id_that_nobody_knows_or_that_is_none_is_refused(tmp_path):

@@ -30,6 +30,7 @@ from evoflash.exports.launch_json import Artefact
 from evoflash.kernels.standalone import export_kernel, export_words, genome_of_words
 from evoflash.problem import canonical, parse_problem
 from evoflash.runtime.description import FORMAT
+from evoflash.specs import canonical_gpu
 
 _MOST = 1 << 28  # bytes of a cubin
 _DESCRIPTION, _CUBINS = "DESCRIPTION", "_CUBINS"
@@ -96,7 +97,19 @@ class ClaimSelector:
 
 
 def claim_of(what: str, asked: ClaimSelector, db: str) -> Claim:
-    """The one claim. UsageError where there is none or several, and for what cannot be read."""
+    """The one claim. UsageError where there is none or several, for what cannot be read, and where it is of
+    another problem or GPU than what is asked for.
+    """
+    claim = _claim(what, asked, db)
+    wanted = canonical(asked.problem), canonical_gpu(asked.gpu)
+    said = canonical(claim.problem) if wanted[0] else claim.problem, claim.gpu
+    for option, mine, other in zip(("--problem", "--gpu"), wanted, said, strict=True):
+        if mine is not None and mine != other:
+            raise UsageError(f"{claim.origin} is a claim for {other}, not for {mine}: leave {option} out.")
+    return claim
+
+
+def _claim(what: str, asked: ClaimSelector, db: str) -> Claim:
     path = Path(expanduser(what))
     if what == "-":
         return _of_text(sys.stdin.read(), "stdin", asked)
