@@ -106,6 +106,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
         _ = evoflash.nonsense
 
 
+@pytest.mark.slow
 def test_the_examples_in_the_docstrings_are_true(result, database, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("EVOFLASH_DB", database)
     monkeypatch.chdir(tmp_path)

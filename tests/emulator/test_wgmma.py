@@ -275,6 +275,7 @@ def test_what_is_allowed_is_not_reported(memory: Memory, delivery: Any, schedule
 
 @pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
 @pytest.mark.parametrize(("number", "kind", "line"), told("wgmma"))
+@pytest.mark.sample(69)
 def test_a_broken_rule_is_reported_with_its_line(
     memory: Memory, number: int, kind: str, line: str, delivery: Any, schedule: Any
 ) -> None:

@@ -155,6 +155,7 @@ BUFFERED = {"overlap": "buffered", "rescale": "speculative", "schedule": "dynami
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("schedule", ["dynamic", "grid"])
+@pytest.mark.sample(2)
 def test_a_second_p_takes_turns_with_the_first_whatever_the_tiles(schedule, causal):
     """One to five tiles, the last not whole: what the loop of two steps leaves over."""
     key = replace(KEY, gqa_ratio=1, causal=causal)
@@ -206,6 +207,7 @@ def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q,
 
 @pytest.mark.parametrize("rescale", ["online", "speculative"])
 @pytest.mark.parametrize("sms", [1, 5])
+@pytest.mark.sample(2)
 def test_rings_and_turns_stay_in_step_when_warpgroups_sit_out_tiles_of_piece_after_piece(rescale, sms):
     """Query blocks of uneven ends, some with rows that see nothing."""
     workload = AttentionWorkload(2, 2, 2, 600, 560, 64, causal=True)
@@ -234,6 +236,7 @@ def test_a_warpgroup_multiplies_half_of_a_last_tile_of_which_its_rows_see_no_mor
 
 @pytest.mark.parametrize("values", [{}, {"tile_skip": "both", "consumers": 3, "block_n": 96}])
 @pytest.mark.parametrize("rescale", ["lazy", "speculative"])
+@pytest.mark.sample(2)
 def test_rings_and_turns_stay_in_step_when_warpgroups_take_half_a_tile_of_piece_after_piece(rescale, values):
     """Query blocks of uneven ends, some with rows that see nothing; packed heads: one query has two rows."""
     workload, gpu = AttentionWorkload(2, 4, 2, 330, 290, 64, causal=True), replace(H200, sm_count=3)

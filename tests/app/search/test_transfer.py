@@ -138,6 +138,7 @@ def searched_by_command(db: Path, budget: int, *options: str) -> tuple[list[Prop
         return [proposal for proposal, _ in store.history(run)], done.stderr
 
 
+@pytest.mark.slow
 def test_the_command_starts_from_near_searches_and_goes_on_with_the_same_ones(tmp_path) -> None:
     db = tmp_path / "a.db"
     with open_store(str(db)) as store:
@@ -153,6 +154,7 @@ def test_the_command_starts_from_near_searches_and_goes_on_with_the_same_ones(tm
     assert continued == [*begun, Proposal(genomes[4], "seed")]
 
 
+@pytest.mark.slow
 def test_the_command_learns_nothing_with_no_transfer(tmp_path) -> None:
     db = tmp_path / "a.db"
     with open_store(str(db)) as store:

@@ -75,6 +75,7 @@ def in_processes(function, tasks=None):
     return run_once
 
 
+@pytest.mark.slow
 @table_of_cases()
 def test_a_baseline_that_ends_its_process_costs_itself(name, reason, caplog):
     ending = rounds(task_of("sdpa_flash", name, "sdpa_math"), in_processes(finals))
