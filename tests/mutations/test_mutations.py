@@ -76,7 +76,7 @@ def kernels(family: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
 
 @pytest.mark.parametrize("family", known_families())
 @every_operator
-@pytest.mark.sample(150)
+@pytest.mark.sample(100)
 def test_a_child_is_a_valid_kernel_of_the_family(operator: Operator, family: str) -> None:
     space, walk = kernels(family)
     rng = np.random.default_rng(3)

@@ -37,6 +37,7 @@ def test_a_fault_of_plain_accesses_is_found_at_its_line(tmp_path, body, above, k
 
 
 @table_of_cases()
+@pytest.mark.sample(3)
 def test_right_plain_code_passes(tmp_path, body, above):
     found = checked(tmp_path, body, above)
 

@@ -155,6 +155,7 @@ def test_the_command_starts_from_near_searches_and_goes_on_with_the_same_ones(tm
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_command_learns_nothing_with_no_transfer(tmp_path) -> None:
     db = tmp_path / "a.db"
     with open_store(str(db)) as store:
