@@ -194,7 +194,7 @@ def test_each_kind_of_file_is_tried() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=f"a {kind}") for kind in FILES])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_file_in_any_state_ends_in_one_line_at_worst(kind, tmp_path, monkeypatch) -> None:
     place = Place(tmp_path, monkeypatch.setenv)
     TRIED[kind](place, place.good[kind])
