@@ -117,6 +117,7 @@ def db(tmp_path_factory) -> str:
         "dashboard --no-serve -o {}.log",
     ],
 )
+@pytest.mark.sample(4)
 def test_each_command_keeps_an_edited_file_and_replaces_it_where_asked(db, tmp_path, words):
     arguments = [*words.format(tmp_path / "file").split(), "--db", db]
 

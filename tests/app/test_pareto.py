@@ -254,6 +254,7 @@ def searched(tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 def test_a_search_keeps_its_objectives_and_ends_with_its_front(searched) -> None:
     db, result = searched
     with open_store(db, read_only=True) as store:

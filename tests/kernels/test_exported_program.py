@@ -163,6 +163,7 @@ def test_three_files_can_be_included_into_one_translation_unit(folder):
 
 @needs_nvcc
 @pytest.mark.parametrize(("batch", "heads", "seq_q"), [(1, 4, 1), (2, 8, 4), (3, 12, 77)])
+@pytest.mark.sample(1)
 def test_the_workspace_that_a_file_asks_for_is_what_its_launches_use(library, batch, heads, seq_q):
     problem = f"b={batch},h={heads},hkv={heads // 4},sq={seq_q},skv=512,d=64,causal"
     genome, what, gpu = genome_of("flash_mma", ["kv_splits=4"], problem=problem, gpu="h200")

@@ -69,7 +69,7 @@ def genome_with(name, gene, value, key):
 
 
 @pytest.mark.parametrize(("name", "gene", "value"), list(values_of_genes()))
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_a_value_of_a_gene_runs_clean(name, gene, value):
     key = replace(key_of(name), rows=1 if (gene, value) == ("rows_per_warp", 8) else ROWS[name])
     genome = genome_with(name, gene, value, key)
@@ -123,6 +123,7 @@ def test_every_seed_is_valid_for_some_layer(seed_of):
 
 
 @table_of_cases()
+@pytest.mark.sample(15)
 def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, bias, x):
     key = key_of(family, bias=bool(bias), x=x or "bf16")
     found = preflight(
@@ -216,6 +217,7 @@ def test_half_the_weights_and_twice_x_give_the_same_bits(name):
 # ---- what leaves
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_an_exported_file_is_a_program_and_its_own_header(tmp_path):
     for prefix, name, words in (

@@ -85,6 +85,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], str
 
 
 @pytest.mark.parametrize(("name", "width"), SHOTS)
+@pytest.mark.sample(20)
 def test_a_command_looks_as_it_did(shown, golden, name, width):
     golden(f"screens/{name}-{width}.txt", shown[name, width])
 

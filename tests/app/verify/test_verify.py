@@ -108,6 +108,7 @@ def judged(claim, evaluation, how=How.MEASURED, **given):
 # ---- claims that are run
 
 
+@pytest.mark.slow
 def test_a_row_of_the_leaderboard_that_is_true_is_confirmed(row, written, verified) -> None:
     code, told = verified(written({"leaderboard": [row]}))
 
