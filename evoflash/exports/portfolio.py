@@ -18,7 +18,6 @@ from evoflash.exports.cubin import write_artefact
 from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import artefact
 from evoflash.exports.one_file import MODULES
-from evoflash.exports.torch_op import TORCH_MODULES
 from evoflash.runtime.dispatch import FALLBACK
 from evoflash.version import __version__
 from evoflash.written_files import check_replaceable, write_text
@@ -66,7 +65,11 @@ def by_members(rule: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[int,
 
 
 _FORMAT, _VERSION = "evoflash portfolio", 1  # of runtime/torch_portfolio.py, which imports torch
-_MODULES = (*MODULES, *TORCH_MODULES, "dispatch", "torch_portfolio")
+_MODULES = (
+    *MODULES,
+    *("torch_fallback", "torch_call", "torch_operators", "torch_op", "torch_doors", "dispatch"),
+    "torch_portfolio",
+)
 _INIT = '''"""Attention for PyTorch: {count} kernels for {gpu}, chosen by evoflash for {shapes} shapes.
 
 {chosen_by}

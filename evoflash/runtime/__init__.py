@@ -10,11 +10,14 @@ part of evoflash or NumPy, and nothing here compiles; CuPy and PyTorch are used 
     driver           The calls of the CUDA driver that launching takes, by ctypes
     expressions      Expressions of a part of Python, read node by node before they are compiled
     launch           An exported kernel in a program of one's own
+    linear_rows      The form of a call of the linear layer, y = x W^T: which tensors it takes, row by row,
+                     and their launch
     plan             A kernel planned for one shape and one layout on one device
     torch_call       What calls of one shape share
     torch_doors      The ways by which other programs reach a kernel
     torch_fallback   What PyTorch's own attention computes where a kernel does not, and which calls make no
                      sense at all
+    torch_linear     Kernels of the linear layer as a function of PyTorch tensors
     torch_op         An exported kernel as a function of PyTorch tensors
     torch_operators  The operators of a kernel, by which torch.compile, CUDA graphs of it and torch.export
                      know it

@@ -3,6 +3,7 @@
 The rest of evoflash reaches it through evoflash/operation.py alone, by its record `Operation`.
 
     check_shapes    The shapes that attention kernels are checked on, the same for all or drawn from a seed
+    doors           What exported files say of attention
     forms/          The forms in which kernels take attention's tensors
     inputs          The inputs that find out wrong attention kernels, drawn from a seed of the run
     loop            How a kernel's loop over the keys cuts attention's work, for the performance model

@@ -2,6 +2,7 @@
 
 The rest of evoflash reaches it through evoflash/operation.py alone, by its record `Operation`.
 
+    doors           What exported files say of the linear layer
     e4m3            The 8-bit floats e4m3 as bit patterns, to and from float32
     form            The form of a call of the linear layer
     inputs          The inputs and shapes that find out wrong linear kernels, drawn from a seed of the run

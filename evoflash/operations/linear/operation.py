@@ -41,4 +41,5 @@ OPERATION = Operation(
     interface_names=form.interface_names,
     launcher=form.LAUNCHER,
     launcher_names=form.launcher_names,
+    launch_form=form.LAUNCH_FORM,
 )
