@@ -317,6 +317,23 @@ class LaunchForm:
     no_door: Mapping[str, str] = field(default_factory=dict)  # what to use in the place of one that is not
 
 
+@dataclass(frozen=True, slots=True)
+class DispatchForm:
+    """What a portfolio's dispatcher tells an operation's shapes apart by."""
+
+    names: tuple[str, ...]  # of the compile key: a shape gets none of another's kernels
+    sizes: Callable[[Any], tuple[int, int, int]]  # of a workload: what its bucket is of
+    ask: Callable[[Any, tuple[Any, ...], Any], int]  # (dispatcher, values of names, workload) -> kernel
+    between: Callable[[Any, Any, float], Any]  # the workload at that part of the way from one to another
+    served: Callable[[Any], Any]  # the workload as which the dispatcher serves one
+    part: Callable[[Any], Any]  # of a workload: what the emulator runs in its place
+    why_not: Callable[[Any], str]  # no dispatcher can choose for a workload; empty: it can
+    folder: Callable[[Mapping[str, Any]], str]  # of a compile key's names: what its kernel's folder says
+    columns: Callable[[Any], dict[str, str]]  # of a workload: its sizes in a table for people
+    libraries: tuple[str, ...]  # that are timed beside the fastest kernel
+    library: tuple[str, str]  # what computes the rest, and its title in a table
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
     """An operation: functions and names, no state.
@@ -379,6 +396,7 @@ class Operation:
     launcher: Path  # a Jinja template of the exported file's host part, behind the kernel
     launcher_names: Callable[[Iterable[Any]], Mapping[str, Any]]  # of tensor maps: what else it sees
     launch_form: LaunchForm | None = field(default=None, kw_only=True)  # None: it is exported as C++ alone
+    portfolio: DispatchForm | None = field(default=None, kw_only=True)  # None: no portfolio is made of it
 
 
 DEFAULT = "attention"  # of problems and templates that name none

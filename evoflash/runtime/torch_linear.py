@@ -239,4 +239,4 @@ def _place(tensor: Tensor) -> tuple[int, int]:
 
 def _alone(tensor: Tensor) -> int:
     """A stride of the one row of a tensor, which has none that counts."""
-    return -(-tensor.shape[-1] // 16) * 16
+    return -(-int(tensor.shape[-1]) // 16) * 16

@@ -43,7 +43,8 @@ def of_file(text: str, packed: str, made: Artefact, name: str, *, ending: str = 
         form = registry.load(made.description["operation"]).launch_form
         texts = [
             _without_cubins(one_file.text_of(library, (made,), module)) + ending
-            for library in (form.doors if form else ())
+            for library in ("torch", "cupy")
+            if form and library in form.doors
         ]
     except _NOT_WHOLE:
         return (_not_whole(name),)

@@ -9,6 +9,7 @@ The rest of evoflash reaches it through evoflash/operation.py alone, by its reco
     loop            How a kernel's loop over the keys cuts attention's work, for the performance model
     operation       Attention as the rest of evoflash knows it, one record that names what the files of this
                     folder do
+    portfolio       How a portfolio's dispatcher tells attention's shapes apart
     preflight_runs  The small shapes of a kernel's pre-flight, which its tiles, rings and splits make special
     reference       What attention should be, in fp64, and what honest 16-bit arithmetic makes of it
     relations       What must, and must not, change between attention's outputs of changed inputs

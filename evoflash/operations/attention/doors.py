@@ -49,18 +49,58 @@ _SIGNATURE = (
     'attention(q, k, v, *, causal=None, scale=None, layout="bhsd", return_lse=False, out=None, '
     "fallback=False)"
 )
+# Of a package with several kernels.
+_PACKAGE = '''"""Attention for PyTorch: {count} kernels for {gpu}, chosen by evoflash for {shapes} shapes.
+
+{chosen_by}
+
+    from {name} import attention
+    out = attention(q, k, v, causal=True)         # (batch, heads, seq, head_dim); layout="bshd" for the other
+    out, lse = attention(q, k, v, return_lse=True)
+
+What no kernel was chosen for PyTorch's scaled_dot_product_attention computes; fallback=False refuses it.
+portfolio.json has the kernels, their times and the rule by which the dispatcher goes.
+"""
+
+from pathlib import Path
+
+from . import torch_doors
+from .launch import Refused
+from .torch_portfolio import Portfolio, as_fused
+
+__all__ = ["Portfolio", "Refused", "attention", "register_sdpa", "register_transformers"]
+
+attention = Portfolio.read(Path(__file__).parent)
+
+
+def register_sdpa(name="{name}"):
+    """For torch.nn.attention.activate_flash_attention_impl(name)."""
+    torch_doors.register_sdpa(as_fused(attention), name)
+
+
+def register_transformers(name="{name}"):
+    """For Transformers' attn_implementation=name."""
+    torch_doors.register_transformers(as_fused(attention), name)
+'''
+_TORCH_MODULES = ("torch_fallback", "torch_call", "torch_operators", "torch_op", "torch_doors")
 DOORS: Mapping[str, PythonDoor] = {
     "cupy": PythonDoor(
         "Attention for CuPy", ("array_attention",), ("array_attention", "Attention"), _CUPY_USE
     ),
     "torch": PythonDoor(
         "Attention for PyTorch",
-        ("torch_fallback", "torch_call", "torch_operators", "torch_op", "torch_doors"),
+        _TORCH_MODULES,
         ("torch_op", "Attention"),
         _TORCH_USE,
         {"register_sdpa": "torch_doors", "register_transformers": "torch_doors"},
         _HUB_USE,
         _SIGNATURE,
+    ),
+    "portfolio": PythonDoor(
+        "Attention for PyTorch",
+        (*_TORCH_MODULES, "dispatch", "packaged", "torch_portfolio"),
+        ("torch_portfolio", "Portfolio"),
+        _PACKAGE,
     ),
 }
 

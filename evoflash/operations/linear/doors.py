@@ -28,6 +28,29 @@ y = kernel.linear(x, w, w_scale)   # w in float8_e4m3fn, what multiplies it in f
 
 What it does not compute (more rows, another dtype or GPU, gradients) it refuses with a `Refused` of one line.
 """
+# Of a package with several kernels.
+_PACKAGE = '''\
+"""A linear layer for PyTorch: {count} kernels for {gpu}, chosen by evoflash for {shapes} shapes.
+
+{chosen_by}
+
+    from {name} import linear
+    y = linear(x, w)              # x (..., k) and w (n, k), as torch.nn.functional.linear
+    y = linear(x, w, w_scale)     # w in float8_e4m3fn, what multiplies it in float32
+
+What no kernel was chosen for PyTorch computes, of a w in 8 bits slowly; fallback=False refuses it.
+portfolio.json has the kernels, their times and the rule by which the dispatcher goes.
+"""
+
+from pathlib import Path
+
+from .launch import Refused
+from .linear_portfolio import LinearPortfolio
+
+__all__ = ["LinearPortfolio", "Refused", "linear"]
+
+linear = LinearPortfolio.read(Path(__file__).parent)
+'''
 DOORS: Mapping[str, PythonDoor] = {
     "torch": PythonDoor(
         "A linear layer for PyTorch",
@@ -37,7 +60,13 @@ DOORS: Mapping[str, PythonDoor] = {
         {},
         _HUB_USE,
         "linear(x, w, w_scale=None, *, bias=None, residual=None, out=None)",
-    )
+    ),
+    "portfolio": PythonDoor(
+        "A linear layer for PyTorch",
+        ("torch_linear", "dispatch", "packaged", "linear_portfolio"),
+        ("linear_portfolio", "LinearPortfolio"),
+        _PACKAGE,
+    ),
 }
 NO_DOOR: Mapping[str, str] = {
     "cupy": "CuPy has no bfloat16 and e4m3 arrays: use --kind torch, or --kind cubin, which takes addresses"
