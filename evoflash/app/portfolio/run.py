@@ -27,7 +27,7 @@ from evoflash.exports.portfolio import write as write_package
 from evoflash.gpu.launcher import present_gpu
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.notices import say
-from evoflash.operation import Workload
+from evoflash.operation import Workload, operation_of
 from evoflash.problem import Problem, check_fits
 from evoflash.runtime.dispatch import FALLBACK, Dispatcher
 from evoflash.specs import GpuSpec, canonical_gpu, load_gpu
@@ -223,7 +223,9 @@ def check_export(folder: Path) -> None:
 def export(found: PortfolioResult, folder: Path) -> None:
     """Write a Python package with a dispatcher. UsageError where no shape gets a kernel."""
     write_package(package_of(found), folder)
-    say(f"{folder} is a Python package: `from {folder.name} import attention`.")
+    form = operation_of(found.mix[0].workload).launch_form
+    function = form.function if form else ""
+    say(f"{folder} is a Python package: `from {folder.name} import {function}`.")
 
 
 def package_of(found: PortfolioResult) -> Package:
@@ -269,7 +271,7 @@ def _evaluation(found: PortfolioResult, genome_id: str, shapes: list[Workload]) 
 
 @dataclass(frozen=True, slots=True)
 class ServedShape:
-    """One shape of the mix. Without a kernel it falls back to PyTorch's attention."""
+    """One shape of the mix. Without a kernel PyTorch computes it."""
 
     workload: Workload
     weight: float

@@ -4,6 +4,7 @@ from evoflash.operation import Operation
 from evoflash.operations.attention import check_shapes, inputs
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.loop import consumers, exponentials, work
+from evoflash.operations.attention.portfolio import PORTFOLIO
 from evoflash.operations.attention.preflight_runs import drawn_runs, finalist_runs, preflight_runs
 from evoflash.operations.attention.reference import REFERENCE, expect, sample
 from evoflash.operations.attention.relations import keeps_heads_apart, relations
@@ -49,4 +50,5 @@ OPERATION = Operation(
     launcher=dense.LAUNCHER,
     launcher_names=dense.launcher_names,
     launch_form=dense.LAUNCH_FORM,
+    portfolio=PORTFOLIO,
 )

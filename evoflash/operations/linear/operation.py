@@ -3,6 +3,7 @@
 from evoflash.operation import Operation
 from evoflash.operations.linear import form, inputs
 from evoflash.operations.linear.loop import consumers, work
+from evoflash.operations.linear.portfolio import PORTFOLIO
 from evoflash.operations.linear.preflight_runs import preflight_runs
 from evoflash.operations.linear.reference import REFERENCE, expect, sample
 from evoflash.operations.linear.relations import keeps_rows_apart, relations
@@ -43,4 +44,6 @@ OPERATION = Operation(
     interface_names=form.interface_names,
     launcher=form.LAUNCHER,
     launcher_names=form.launcher_names,
+    launch_form=form.LAUNCH_FORM,
+    portfolio=PORTFOLIO,
 )

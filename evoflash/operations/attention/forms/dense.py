@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from evoflash.launch import TensorMapSpec
 from evoflash.numerics import Bits, decode, encode
 from evoflash.operation import LaunchForm, Output, Role, TensorSpec
+from evoflash.operations.attention import doors
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.call_form import CallError, CallStruct, Parameter, StructField, scalars, taken
 from evoflash.paths import TEMPLATES
@@ -236,4 +237,13 @@ def contract(workload: AttentionWorkload) -> dict[str, Any]:
     }
 
 
-LAUNCH_FORM = LaunchForm(runtime.DENSE.name, runtime.SIZES, launch_arguments, contract)
+LAUNCH_FORM = LaunchForm(
+    runtime.DENSE.name,
+    runtime.SIZES,
+    launch_arguments,
+    contract,
+    doors.computes,
+    function="attention",
+    doors=doors.DOORS,
+    solution=doors.SOLUTION,
+)
