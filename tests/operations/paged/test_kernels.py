@@ -18,7 +18,7 @@ from evoflash.emulator.preflight import preflight
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
-from evoflash.kernels.standalone import export_kernel, genome_of
+from evoflash.kernels.standalone import export_kernel
 from evoflash.operations.paged import form
 from evoflash.operations.paged.inputs import draw
 from evoflash.problem import parse_problem
@@ -68,11 +68,17 @@ def test_every_mistake_that_can_be_planted_is_in_the_table(plain):
 # ---- bits of decode_mma
 
 
-def written(problem, inputs):
-    """O and LSE of decode_mma's first seed for that, on inputs of a workload like it."""
-    workload = parse_problem(problem).workloads[0]
-    key, family = workload.compile_key(L4.arch), load_family("decode_mma")
-    genome = family.seeds_for(parse_problem(problem), family.space((key,), L4), L4)[0]
+def seed_for(problem, gpu):
+    """decode_mma's first one that is valid."""
+    family = load_family("decode_mma")
+    return family.seeds_for(problem, family.space(problem.compile_keys(gpu.arch), gpu), gpu)[0]
+
+
+def written(text, inputs):
+    """O and LSE of decode_mma's first seed for a problem, on these inputs."""
+    problem, family = parse_problem(text), load_family("decode_mma")
+    (workload,), genome = problem.workloads, seed_for(problem, L4)
+    key = workload.compile_key(L4.arch)
     library = gxx.build(render(genome, key, L4).source, name=family.name)
     run = EmulatorRun("random", "random", 1, 30.0)
     emulations, output = run_call(library, family.launches(genome, workload, L4), workload, inputs, run)
@@ -113,10 +119,10 @@ def library(tmp_path_factory):
     if not shutil.which("nvcc"):
         pytest.skip("needs nvcc")
     folder = tmp_path_factory.mktemp("paged")
-    problem = "b=4,h=8,hkv=2,sq=2,skv=512,d=64,page=16,window=128,sink"
-    (folder / "kernel.cu").write_text(
-        export_kernel(*genome_of("decode_mma", [], problem=problem, gpu="h200"))
-    )
+    problem = parse_problem("b=4,h=8,hkv=2,sq=2,skv=512,d=64,page=16,window=128,sink")
+    gpu = load_gpu("h200")
+    text = export_kernel(seed_for(problem, gpu), problem, gpu)
+    (folder / "kernel.cu").write_text(text)
     flags = ("-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-DEVOFLASH_NO_MAIN", "-shared")
     warnings = "-Wall,-Wextra,-fPIC"
     command = ["nvcc", *flags, "-Xcompiler", warnings, "kernel.cu", "-o", "kernel.so"]
