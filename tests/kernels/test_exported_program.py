@@ -86,7 +86,9 @@ def linked(folder, prefixes) -> ctypes.CDLL:
 
 def call(**changes) -> Args:
     """A call of DECODE that is right, but for the pointers, and for what is changed."""
-    args = Args(size=ctypes.sizeof(Args), version=dense.VERSION, q=0x1000, k=0x2000, v=0x3000, o=0x4000)
+    args = Args(
+        size=ctypes.sizeof(Args), version=dense.STRUCT.version, q=0x1000, k=0x2000, v=0x3000, o=0x4000
+    )
     args.batch, args.heads, args.kv_heads, args.seq_q, args.seq_kv, args.head_dim = 2, 8, 2, 4, 512, 64
     args.dtype, args.mask = dense.DTYPE_CODES["fp16"], dense.MASK_CODES["causal"]
     args.workspace, args.workspace_bytes = 0x10000, 1 << 30

@@ -317,7 +317,13 @@ def fastest_call(times_us: Mapping[S, float], call_of: Callable[[S], LibraryCall
 
 
 def _input_views(torch: Any, arena: Arena, specs: Sequence[TensorSpec]) -> tuple[Any, ...]:
-    names = {"e4m3": "float8_e4m3fn", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+    names = {
+        "e4m3": "float8_e4m3fn",
+        "fp16": "float16",
+        "bf16": "bfloat16",
+        "fp32": "float32",
+        "int32": "int32",
+    }
     bits = {1: np.uint8, 2: np.int16, 4: np.int32}
     return tuple(
         torch.as_tensor(

@@ -7,8 +7,7 @@ that all of them include. Launches nothing.
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,13 @@ import numpy as np
 from evoflash.launch import TensorMapSpec
 from evoflash.numerics import decode, encode
 from evoflash.operation import TensorSpec
+from evoflash.operations.call_form import CallError, CallStruct, Parameter, StructField
 from evoflash.operations.paged.workload import PagedWorkload, pages_needed
 from evoflash.paths import TEMPLATES
 
-_FOLDER = Path(__file__).parent
-STRUCT = TEMPLATES / "lib" / "paged_args.h.j2"
-INTERFACE = _FOLDER / "interface.h.j2"
-LAUNCHER = _FOLDER / "launcher.cu.j2"
-VERSION = 2  # of attention's launch struct: the first one is of dense tensors
+ARGUMENTS = TEMPLATES / "lib" / "paged_args.h.j2"  # the struct's declaration
+INTERFACE = TEMPLATES / "lib" / "interface_paged.h.j2"
+LAUNCHER = TEMPLATES / "lib" / "launcher_paged.cu.j2"
 _SPARE = 4  # pages of the pool that no sequence has
 # The number of the first page in memory, where a caller's pool is larger than what is laid out here: neither
 # 16 bits count the pages, nor 32 bits the elements before one.
@@ -31,7 +29,7 @@ _FIRST_PAGE = {"append": 3_000_017}
 _FIELD = re.compile(
     r"^  (?P<type>[\w *]+?) (?P<name>\w+)(?:\[(?P<count>\d+)\])?; +// (?P<about>.+)$", re.MULTILINE
 )
-_KINDS = {
+_KINDS: Mapping[str, type[np.generic]] = {
     "unsigned int": np.uint32,
     "int": np.int32,
     "float": np.float32,
@@ -40,84 +38,51 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PagedField:
-    """One field of the C struct, or an array of `count`."""
-
-    name: str
-    type: str  # of C
-    about: str
-    count: int
-
-    @property
-    def format(self) -> tuple[type[np.generic], tuple[int, ...]]:
-        """Of NumPy."""
-        kind = np.uint64 if self.type.endswith("*") else _KINDS[self.type]
-        return kind, (self.count,) if self.count else ()
-
-
-def _read_fields() -> tuple[PagedField, ...]:
+def _read_fields() -> tuple[StructField, ...]:
+    text = ARGUMENTS.read_text(encoding="utf-8")
     return tuple(
-        PagedField(found["name"], found["type"], found["about"], int(found["count"] or 0))
-        for found in _FIELD.finditer(STRUCT.read_text(encoding="utf-8"))
+        StructField(found["name"], found["type"], found["about"], int(found["count"] or 1))
+        for found in _FIELD.finditer(text)
     )
 
 
-FIELDS = _read_fields()
-LAYOUT = np.dtype([(each.name, *each.format) for each in FIELDS])  # without padding, as the text promises
-
-
-@dataclass(frozen=True, slots=True)
-class PagedError:
-    """Why a launcher refuses a call: a negative number; a positive one is a cudaError_t."""
-
-    code: int
-    name: str
-    says: str
-    compiled: str = ""  # what of the compile key it was compared with
+def _format(given: StructField) -> tuple[str, type[np.generic], tuple[int, ...]]:
+    """A field of the struct in NumPy."""
+    kind = _KINDS["unsigned long long" if given.type.endswith("*") else given.type]
+    shape: tuple[int, ...] = (given.count,) if given.count > 1 else ()
+    return given.name, kind, shape
 
 
 ERRORS = (
-    PagedError(-1, "BAD_VERSION", "size or version is not what evoflash_paged_args_init() sets"),
-    PagedError(
-        -2,
-        "RESERVED",
-        "a scale, a mask of drafts, a share's keys, a reserved field or a byte beyond this struct is set",
+    CallError(-1, "BAD_VERSION", "size or version is not what evoflash_paged_args_init() sets"),
+    CallError(-2, "RESERVED", "a scale, a mask of drafts, flags or what else this version knows not is set"),
+    CallError(-3, "BAD_SHAPE", "a size is below 1, or keys are more than 2^30"),
+    CallError(-4, "BAD_HEADS", "heads is not kv_heads times the compiled ratio", "gqa_ratio"),
+    CallError(-5, "BAD_HEAD_DIM", "head_dim is not the compiled one", "head_dim"),
+    CallError(-6, "BAD_DTYPE", "dtype or kv_dtype is not the compiled one", "dtype"),
+    CallError(-7, "BAD_ROWS", "max_seq_q is above what the kernel is compiled for", "rows"),
+    CallError(-8, "BAD_PAGE_SIZE", "page_size is no multiple of the compiled unit", "page_unit"),
+    CallError(-9, "BAD_WINDOW", "window_left is -1, or not, other than compiled", "window"),
+    CallError(-10, "NOT_CAUSAL", "window_right is not 0: queries see no later keys here"),
+    CallError(-11, "BAD_SOFTCAP", "softcap is 0, or above it, other than compiled", "softcap"),
+    CallError(
+        -12, "BAD_SINKS", "sinks is given, or null, other than compiled, or of an unknown type", "sink"
     ),
-    PagedError(-3, "BAD_SHAPE", "a size is below 1, or keys are more than 2^30"),
-    PagedError(-4, "BAD_HEADS", "heads is not kv_heads times the compiled ratio", "gqa_ratio"),
-    PagedError(-5, "BAD_HEAD_DIM", "head_dim is not the compiled one", "head_dim"),
-    PagedError(-6, "BAD_DTYPE", "dtype or kv_dtype is not the compiled one", "dtype"),
-    PagedError(-7, "BAD_ROWS", "max_seq_q is above what the kernel is compiled for", "rows"),
-    PagedError(-8, "BAD_PAGE_SIZE", "page_size is no multiple of the compiled unit", "page_unit"),
-    PagedError(-9, "BAD_WINDOW", "window_left is not -1, or is below 0, as the kernel is compiled", "window"),
-    PagedError(-10, "NOT_CAUSAL", "window_right is not 0: queries see no later keys here"),
-    PagedError(-11, "BAD_SOFTCAP", "softcap is not 0, or not above it, as the kernel is compiled", "softcap"),
-    PagedError(
-        -12, "BAD_SINKS", "sinks is given or null other than compiled, or sink_dtype is unknown", "sink"
-    ),
-    PagedError(
-        -13, "BAD_RAGGED", "q_indptr is given or null other than compiled, or total_q is wrong", "ragged"
-    ),
-    PagedError(-14, "NO_LENGTHS", "neither kv_lengths, nor page_indptr with last_page_len, is given"),
-    PagedError(-15, "NULL_POINTER", "q, k, v, o or page_table is null"),
-    PagedError(
-        -16,
-        "MISALIGNED",
-        "q, k, v, o or workspace is no multiple of 16 bytes, or a table, lse or sinks of its numbers",
-    ),
-    PagedError(
-        -17,
-        "BAD_STRIDES",
-        "a stride of q, k, v or o is no multiple of 8 elements, or a row overlaps the next",
-    ),
-    PagedError(-18, "SHORT_TABLE", "max_seq_kv keys need more pages than a row of page_table has"),
-    PagedError(-19, "BAD_SCALE", "scale or v_factor is infinite or no number, or scale is negative"),
-    PagedError(-20, "BAD_WORKSPACE", "workspace is null or smaller than the kernel needs"),
-    PagedError(-21, "BAD_GRID", "more blocks than a grid can have: use fewer heads or sequences"),
-    PagedError(-22, "BAD_LSE", "lse_base is neither 0 nor 2"),
-    PagedError(-23, "NO_TENSOR_MAP", "the driver has no tensor map for these pages"),
+    CallError(-13, "BAD_RAGGED", "q_indptr is other than compiled, or total_q is no sum of rows", "ragged"),
+    CallError(-14, "NO_LENGTHS", "neither kv_lengths, nor page_indptr with last_page_len, is given"),
+    CallError(-15, "NULL_POINTER", "q, k, v, o or page_table is null"),
+    CallError(-16, "MISALIGNED", "q, k, v, o or workspace is no multiple of 16 bytes, or another of 4"),
+    CallError(-17, "BAD_STRIDES", "a stride of q, k, v or o is no multiple of 8 from head_dim to 2^48"),
+    CallError(-18, "SHORT_TABLE", "max_seq_kv keys need more pages than a row of page_table has"),
+    CallError(-19, "BAD_SCALE", "scale or v_factor is infinite or no number, or scale is negative"),
+    CallError(-20, "BAD_WORKSPACE", "workspace is null or smaller than the kernel needs"),
+    CallError(-21, "BAD_GRID", "more blocks than a grid can have: use fewer heads or sequences"),
+    CallError(-22, "BAD_LSE", "lse_base is neither 0 nor 2"),
 )
+# The second form of attention's launch struct: the first one is of dense tensors.
+STRUCT = CallStruct("evoflash_paged", "EVOFLASH_PAGED", _read_fields(), ERRORS, version=2)
+LAYOUT = np.dtype([_format(each) for each in STRUCT.fields])  # without padding, as the text promises
+PARAMETERS = (Parameter("args", np.void, "call"),)
 _DTYPE_CODES = {"fp32": 0, "fp16": 1, "bf16": 2}
 
 
@@ -217,7 +182,7 @@ def arguments(
     set_to: dict[str, Any] = {
         **sizes,
         "size": LAYOUT.itemsize,
-        "version": VERSION,
+        "version": STRUCT.version,
         "head_dim": w.head_dim,
         "page_size": w.page,
         "num_pages": first_page(w) + pool_pages(w),
@@ -309,15 +274,10 @@ def rescale(inputs: Any, workload: PagedWorkload) -> tuple[Any, dict[str, float]
 
 def interface_names() -> dict[str, Any]:
     """What the C declarations are made of."""
-    return {"version": VERSION, "errors": ERRORS, "struct": struct_text()}
-
-
-def struct_text() -> str:
-    """The struct's declaration, as callers and kernels have it."""
-    return STRUCT.read_text(encoding="utf-8").partition("#}\n")[2]
+    return STRUCT.names()
 
 
 def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
     """What an exported launcher is made of. No kernel here takes tensor maps yet."""
     assert not tuple(maps), "the launcher encodes no tensor maps"
-    return {**interface_names(), "fields": FIELDS}
+    return {**interface_names(), "maps": (), "parameters": PARAMETERS}

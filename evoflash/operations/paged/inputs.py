@@ -207,7 +207,8 @@ def _needles(drawn: _Drawn, rng: np.random.Generator, *, times: float = 4.0) -> 
             edges = np.unique([each * step + at for step in (w.page, 16, 64, 128) for at in (-1, 0, 1)
                                for each in (0, 1, newest // step, oldest // step + 1)])  # fmt: skip
             seen = np.unique([oldest, newest, *edges[(edges >= oldest) & (edges <= newest)]])
-            page, slot = drawn.places(sequence, rng.choice(seen, w.heads))
+            targets = np.where(rng.random(w.heads) < 1 / 3, newest, rng.choice(seen, w.heads))
+            page, slot = drawn.places(sequence, targets)
             heads = np.arange(w.heads) // w.gqa_ratio
             drawn.q[begin + row] = np.float32(times) * drawn.k[page, heads, slot]
 
@@ -263,8 +264,9 @@ def _apart(drawn: _Drawn, rng: np.random.Generator) -> None:
     """Values of another size for each page and head: a neighbour's page, head or stride shows at once."""
     pages, heads = drawn.v.shape[:2]
     sizes = 2.0 ** ((np.arange(pages)[:, None] * 3 + np.arange(heads) * 5) % 8)
-    drawn.v = (1 + np.abs(drawn.v) / 4) * sizes[:, :, None, None].astype(np.float32)
-    drawn.q = np.repeat(drawn.q[..., :1], drawn.workload.head_dim, axis=-1) / 4
+    drawn.v = np.abs(drawn.v) / np.float32(4) + np.float32(1)
+    drawn.v *= sizes[:, :, None, None].astype(np.float32)
+    drawn.q = np.repeat(drawn.q[..., :1], drawn.workload.head_dim, axis=-1) / np.float32(4)
 
 
 def _low_scores(drawn: _Drawn, rng: np.random.Generator) -> None:

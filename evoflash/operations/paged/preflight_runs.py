@@ -25,7 +25,8 @@ def preflight_runs(key: PagedKey, loop: Loop, *, whole_groups: bool = False) -> 
 
 
 def _shape(key: PagedKey, batch: int, kv_heads: int, seq_q: int, seq_kv: int, **more: Any) -> PagedWorkload:
-    page = more.pop("page", PAGES[key.page_unit][0])
+    pages = PAGES[key.page_unit]
+    page = more.pop("page", pages[(batch + kv_heads + seq_kv) % len(pages)])
     if not key.window:
         more.pop("window", None)
     if not key.sink:
@@ -47,7 +48,7 @@ def _runs(key: PagedKey, loop: Loop) -> Iterator[EmulatedRun]:
     yield EmulatedRun(edges, "edges", "random", "random", is_strided=True)
     # Sequences without keys among others, on a GPU with few SMs: blocks that find nothing to do, shares that
     # are empty.
-    empty = _shape(key, 5, 1, many, step + 5, caller="csr", window=3)
+    empty = _shape(key, 5, 1, many, step + 5, caller="csr", window=3, page=pages[-1])
     yield EmulatedRun(empty, "some_empty", "eager", "random", crowded=True, sms=_SMS)
     yield EmulatedRun(_shape(key, 2, 2, many, 9, caller="csr"), "all_empty", "eager", "fifo")
     # One key counts, near an edge: a page, tile, tail or share that is dropped, or taken from a neighbour.
