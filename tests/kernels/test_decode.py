@@ -1,4 +1,4 @@
-"""The family of attention on pages: genes, features, planted mistakes, rows that no company changes by a bit."""
+"""The family of attention on pages: genes, features, planted mistakes, rows that no company changes."""
 
 import re
 from dataclasses import replace
