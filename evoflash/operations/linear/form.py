@@ -168,9 +168,7 @@ def launch_arguments(*, has_workspace: bool) -> list[str]:
 def contract(workload: LinearWorkload) -> dict[str, Any]:
     """What launch.json says of the workloads that its kernel computes. UsageError for x in e4m3."""
     if workload.x != "bf16":
-        raise UsageError(
-            "a kernel of x in e4m3 leaves as --kind cu alone: no other form has x's scales."
-        )
+        raise UsageError("a kernel of x in e4m3 leaves as --kind cu alone: no other form has x's scales.")
     rows = next(known for known in ROW_CLASSES if known >= workload.m)
     return {
         "dtype": workload.weights,

@@ -29,7 +29,7 @@ _FIRST_PAGE = {"append": 3_000_017}
 _FIELD = re.compile(
     r"^  (?P<type>[\w *]+?) (?P<name>\w+)(?:\[(?P<count>\d+)\])?; +// (?P<about>.+)$", re.MULTILINE
 )
-_KINDS: dict[str, type[np.generic]] = {
+_KINDS: Mapping[str, type[np.generic]] = {
     "unsigned int": np.uint32,
     "int": np.int32,
     "float": np.float32,
@@ -48,8 +48,9 @@ def _read_fields() -> tuple[StructField, ...]:
 
 def _format(given: StructField) -> tuple[str, type[np.generic], tuple[int, ...]]:
     """A field of the struct in NumPy."""
-    kind: type[np.generic] = np.uint64 if given.type.endswith("*") else _KINDS[given.type]
-    return given.name, kind, (given.count,) if given.count > 1 else ()
+    kind = _KINDS["unsigned long long" if given.type.endswith("*") else given.type]
+    shape: tuple[int, ...] = (given.count,) if given.count > 1 else ()
+    return given.name, kind, shape
 
 
 ERRORS = (
@@ -65,14 +66,12 @@ ERRORS = (
     CallError(-10, "NOT_CAUSAL", "window_right is not 0: queries see no later keys here"),
     CallError(-11, "BAD_SOFTCAP", "softcap is 0, or above it, other than compiled", "softcap"),
     CallError(
-        -12, "BAD_SINKS", "sinks is null, or given, other than compiled, or of an unknown type", "sink"
+        -12, "BAD_SINKS", "sinks is given, or null, other than compiled, or of an unknown type", "sink"
     ),
     CallError(-13, "BAD_RAGGED", "q_indptr is other than compiled, or total_q is no sum of rows", "ragged"),
     CallError(-14, "NO_LENGTHS", "neither kv_lengths, nor page_indptr with last_page_len, is given"),
     CallError(-15, "NULL_POINTER", "q, k, v, o or page_table is null"),
-    CallError(
-        -16, "MISALIGNED", "q, k, v, o or workspace is no multiple of 16 bytes, or another pointer of 4"
-    ),
+    CallError(-16, "MISALIGNED", "q, k, v, o or workspace is no multiple of 16 bytes, or another of 4"),
     CallError(-17, "BAD_STRIDES", "a stride of q, k, v or o is no multiple of 8 from head_dim to 2^48"),
     CallError(-18, "SHORT_TABLE", "max_seq_kv keys need more pages than a row of page_table has"),
     CallError(-19, "BAD_SCALE", "scale or v_factor is infinite or no number, or scale is negative"),

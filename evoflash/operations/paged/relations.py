@@ -104,9 +104,8 @@ def ignores_shifts(inputs: PagedInputs, *, workload: PagedWorkload, rng: np.rand
     """
     shift = rng.choice(np.array([-2, 2], np.float32), workload.head_dim)
     keys = decode(inputs.tensors["K"], workload.dtype)
-    grid = np.where(
-        np.isfinite(keys), np.round(np.nan_to_num(keys, posinf=0, neginf=0) * 32).clip(-60, 60) / 32, keys
-    )
+    is_seen = np.isfinite(keys)
+    grid = np.where(is_seen, np.round(np.where(is_seen, keys, 0) * 32).clip(-60, 60) / 32, keys)
     given, shifted = (
         _with(inputs, f"keys {word}", K=encode(each, workload.dtype))
         for word, each in (("on a grid", grid), ("shifted", grid + shift))
