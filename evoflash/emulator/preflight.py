@@ -108,7 +108,8 @@ def _carry_out(
     """Runs, each with its seed, up to the first complaint; and what was counted. `forgives_time`: what takes
     the emulator too long is left out.
     """
-    names = family.names(candidate.genome.as_dict(), candidate.compile_key, gpu)
+    values = candidate.genome.as_dict()
+    names = family.names(values, candidate.compile_key, gpu)
     library = gxx.build(candidate.source, name=family.name)
     verdicts, counted = list[Verdict](), list[_Counted]()
     for seed, planned in runs:
@@ -134,7 +135,8 @@ def _carry_out(
         if not planned.is_brief or not verdict.passed:
             verdicts.append(verdict)
         if planned.is_counted:
-            counted.append((workload, [emulation.counters for emulation in emulations]))
+            own = family.loop(family.names(values, candidate.compile_key, _on(planned, gpu)))
+            counted.append((workload, own, [emulation.counters for emulation in emulations]))
         reports = tuple(report for emulation in emulations for report in emulation.reports)
         if forgives_time and any(report.kind == "TIMEOUT" for report in reports):
             verdicts.pop()
@@ -175,17 +177,18 @@ def _status(reports: tuple[emulator.EmulatorReport, ...]) -> Status:
     return Status.TIMEOUT if kinds & _ENDLESS else Status.RUNTIME
 
 
-_Counted = tuple[Workload, list[dict[str, int]]]  # a workload, and each launch's counters on it
+# A workload, the loop on the GPU that the launches were made for, and each launch's counters.
+_Counted = tuple[Workload, Loop, list[dict[str, int]]]
 
 
 def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
     """From two lengths: the first launch's line per step of its loop, the others' means per CTA."""
-    works = [operation_of(workload).work(workload, loop) for workload, _ in counted]
+    works = [operation_of(workload).work(workload, own) for workload, own, _ in counted]
     runs = tuple(
         (counters[0], work.copies * len(work.steps), work.copies * sum(work.steps))
-        for work, (_, counters) in zip(works, counted, strict=True)
+        for work, (_, _, counters) in zip(works, counted, strict=True)
     )
-    first_counters = counted[0][1]
+    first_counters = counted[0][2]
     rest = (mean_counts(counters) for counters in first_counters[1:])
     (many, few) = runs
     return Profile(**asdict(loop), launches=(fit_counts((many, few)), *rest), uncounted=uncounted)

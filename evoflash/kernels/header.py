@@ -90,6 +90,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "noted_pieces": 0,
     "section": 0,
     "part_keys": 0,
+    "grain": 1,
     "emulation_cost": 1,
     "registers": 0,
 }

@@ -11,7 +11,8 @@ from evoflash.operations.paged.workload import PagedWorkload
 
 def work(workload: PagedWorkload, loop: Loop) -> Work:
     """The steps of each CTA: of a sequence's visible keys for one head of K, or of its share where several
-    share them. A sequence without keys takes a CTA all the same.
+    share them; or its share of all steps, where CTAs share a list of them. A sequence without keys takes a
+    step, or a CTA, all the same.
     """
     w, found = workload, list[int]()
     for rows, keys in w.sequences:
@@ -21,7 +22,19 @@ def work(workload: PagedWorkload, loop: Loop) -> Work:
         share = -(-steps // loop.splits)
         shares = [min(share, max(0, steps - split * share)) for split in range(loop.splits)]
         found += shares * blocks
+    if loop.most_ctas:
+        return _shares(found, w.kv_heads, loop)
     return Work(tuple(found), copies=w.kv_heads, batch=1)
+
+
+def _shares(steps: list[int], copies: int, loop: Loop) -> Work:
+    """Equal shares, of `grain` steps that stay together, of the steps of all."""
+    items = copies * sum(max(1, -(-each // loop.grain)) for each in steps)
+    total = copies * sum(max(1, each) for each in steps)
+    ctas = min(loop.most_ctas, items)
+    share, longer = divmod(items, ctas)
+    of_one = [-(-count * total // items) for count in (share + 1, share)]
+    return Work((of_one[0],) * longer + (of_one[1],) * (ctas - longer), copies=1, batch=1)
 
 
 def exponentials(workload: PagedWorkload) -> int:

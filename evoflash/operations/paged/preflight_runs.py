@@ -41,8 +41,10 @@ def _runs(key: PagedKey, loop: Loop) -> Iterator[EmulatedRun]:
     # Every ring slot twice, and a part of a step. What a CTA costs besides its steps cancels in the model's
     # line through this run and the next; all keys are in sight of both.
     long = turns * step + keys // 2 + 1
-    yield EmulatedRun(_shape(key, 1, 1, many, long, window=long), "normal", "lazy", "fifo", is_counted=True)
-    yield EmulatedRun(_shape(key, 1, 1, many, step, window=step), "normal", "lazy", "fifo", is_counted=True)
+    for length in (long, step):
+        # One block takes all, also where blocks share a list.
+        shape = _shape(key, 1, 1, many, length, window=length)
+        yield EmulatedRun(shape, "normal", "lazy", "fifo", crowded=True, is_counted=True)
     # Lengths at edges of pages and tiles; tensors far apart, K's pages and V's in other orders.
     edges = _shape(key, 3, 2, few, 2 * keys + pages[0] + 1, page=pages[1 % len(pages)], window=keys + 1)
     yield EmulatedRun(edges, "edges", "random", "random", is_strided=True)
