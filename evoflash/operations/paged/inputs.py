@@ -270,10 +270,13 @@ def _apart(drawn: _Drawn, rng: np.random.Generator) -> None:
 
 
 def _low_scores(drawn: _Drawn, rng: np.random.Generator) -> None:
-    """Raw scores near -60000: a hidden key whose score is a large negative number outweighs them all."""
+    """Raw scores near -60000: a hidden key whose score is a large negative number outweighs them all.
+
+    Q and K are multiples of 1/8, so that fp32 holds every sum of their products whatever its order.
+    """
     far = np.float32((60000 / drawn.workload.head_dim) ** 0.5)
-    drawn.q -= far
-    drawn.k += far
+    for x, shift in ((drawn.q, -far), (drawn.k, far)):
+        np.copyto(x, np.round((x + shift) * 8) / 8)
 
 
 def _large_values(drawn: _Drawn, rng: np.random.Generator) -> None:
