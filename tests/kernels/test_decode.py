@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""The family of attention on pages: genes, features, planted mistakes, rows that no company changes."""
-=======
 """The family of attention on pages: genes, features, planted mistakes, rows the same in any company."""
->>>>>>> decode
 
 import re
 from dataclasses import replace

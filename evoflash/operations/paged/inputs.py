@@ -264,7 +264,7 @@ def _apart(drawn: _Drawn, rng: np.random.Generator) -> None:
     """Values of another size for each page and head: a neighbour's page, head or stride shows at once."""
     pages, heads = drawn.v.shape[:2]
     sizes = 2.0 ** ((np.arange(pages)[:, None] * 3 + np.arange(heads) * 5) % 8)
-    drawn.v = np.abs(drawn.v) / np.float32(4) + np.float32(1)
+    drawn.v = np.asarray(np.abs(drawn.v) / 4 + 1, np.float32)
     drawn.v *= sizes[:, :, None, None].astype(np.float32)
     drawn.q = np.repeat(drawn.q[..., :1], drawn.workload.head_dim, axis=-1) / np.float32(4)
 
