@@ -106,7 +106,7 @@ def _carry_out(
     forgives_time: bool = False,
 ) -> "tuple[Preflight, list[_Counted]]":
     """Runs, each with its seed, up to the first complaint; and what was counted. `forgives_time`: what takes
-    the emulator too long is left out.
+    the emulator too long, or is too large for it, is left out.
     """
     names = family.names(candidate.genome.as_dict(), candidate.compile_key, gpu)
     library = gxx.build(candidate.source, name=family.name)
@@ -116,6 +116,10 @@ def _carry_out(
         launches = family.launches(candidate.genome, workload, _on(planned, gpu))
         if planned.is_repeated and not launches[0].workspace_bytes:
             continue  # nothing stays from call to call
+        if beyond := next(filter(None, map(emulator.beyond_emulator, launches)), ""):
+            if forgives_time:
+                continue
+            return replace(_NOTHING_FOUND, complaint=beyond, status=Status.CONSTRAINTS), counted
         run = EmulatorRun(
             planned.delivery,
             planned.schedule,

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from tables import data, table_of_cases
 
+from evoflash.emulator import launch as emulated_launch
 from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.preflight import preflight
-from evoflash.errors import EvoflashError
+from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Proposal, Status
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.pipeline import ThisMachine
@@ -21,6 +22,7 @@ from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import export_kernel
+from evoflash.launch import LaunchConfig
 from evoflash.numerics import decode, encode
 from evoflash.operations.linear.inputs import draw
 from evoflash.operations.linear.workload import WEIGHTS, LinearKey, LinearWorkload
@@ -131,6 +133,30 @@ def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, bias
 
     assert found.status is Status[status], found.complaint
     assert re.search(says or "", found.complaint), found.complaint
+
+
+def test_a_cluster_that_the_emulator_has_no_room_for_is_a_constraint_and_no_end_of_a_search(monkeypatch):
+    """As a family's that has no check of its own for it."""
+    name = "linear_mma"
+    made = candidate(name, KERNELS[name]["cluster"], key_of(name))
+    monkeypatch.setattr(emulated_launch, "MOST_TOGETHER", 3 * 64 - 1)
+
+    found = preflight(made, FAMILIES[name], GPU, seed=3)
+
+    assert found.status is Status.CONSTRAINTS
+    assert found.complaint == "linear_mma: a cluster of 192 threads, the emulator has room for 191 at once"
+
+
+@pytest.mark.parametrize("blocks", [7, 8])
+def test_a_cluster_is_refused_where_the_emulator_itself_refuses_it(blocks):
+    name = "linear_mma"
+    library = gxx.build(candidate(name, KERNELS[name]["plain"], key_of(name)).source, name=name)
+    launch = LaunchConfig(name, (blocks, 1, 1), (512, 1, 1), 0, cluster=(blocks, 1, 1))
+
+    with pytest.raises(UsageError) as refused:  # it lacks arguments
+        emulated_launch.run_launch(library, launch, ())
+
+    assert ("has room for" in str(refused.value)) is bool(emulated_launch.beyond_emulator(launch))
 
 
 def outputs(made, name, *, seeds):
