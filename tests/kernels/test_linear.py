@@ -11,7 +11,7 @@ from tables import data, table_of_cases
 
 from evoflash.emulator import launch as emulated_launch
 from evoflash.emulator.call import EmulatorRun, run_call
-from evoflash.emulator.preflight import preflight
+from evoflash.emulator.preflight import check_finalist, preflight
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Proposal, Status
 from evoflash.evaluators.measured import MeasuredEvaluator
@@ -119,6 +119,14 @@ def test_every_seed_is_valid_for_some_layer(seed_of):
         space = family.space(problem.compile_keys(GPU.arch), GPU)
         meant |= {genome.id for genome in family.seeds_for(problem, space, GPU)}
     assert len(meant) == len(family.seeds)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("x", ["bf16", "e4m3"])
+def test_a_right_kernel_comes_through_what_only_the_best_meet(name, x):
+    made = candidate(name, KERNELS[name]["counter"], key_of(name, x=x))
+
+    assert check_finalist(made, FAMILIES[name], GPU, seed=3).complaint == ""
 
 
 # ---- what is wrong

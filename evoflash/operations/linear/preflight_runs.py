@@ -1,11 +1,15 @@
-"""The small shapes of a linear kernel's pre-flight, which its tiles, rings and splits make special.
+"""The small shapes of a linear kernel's pre-flight, which its tiles, rings and splits make special; and what
+only the best meet.
 
 How each is run, and what it is there for, stands beside it. Runs and judges nothing.
 """
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from evoflash.operation import EmulatedRun, Loop
+from evoflash.operations.linear.inputs import ALL, check_workloads
 from evoflash.operations.linear.workload import BLOCK, LinearKey
 
 _SMS = 3  # of a small GPU, for grids that go by its size
@@ -56,3 +60,26 @@ def _runs(key: LinearKey, loop: Loop) -> Iterator[EmulatedRun]:
     shared = loop.splits * loop.keys // 2 // 16 * 16 + BLOCK
     yield EmulatedRun(key.workload(many, min(rows, 10), shared), "dominant_block", "random", "random")
     yield EmulatedRun(key.workload(many, min(2 * rows, 40), BLOCK), "columns_apart", "eager", "random")
+
+
+_DRAWN = 12
+
+
+def finalist_runs(key: LinearKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ...]:
+    """What every kernel meets on a GPU, the check shapes; and shapes that are drawn for it: any number of rows
+    of its class, and a k that ends anywhere in the steps of any share.
+    """
+    rng = np.random.default_rng(seed)
+    checked = [EmulatedRun(each, "normal", "random", "random") for each in check_workloads((key,))]
+    step = loop.keys * loop.splits
+    drawn = []
+    for at in range(_DRAWN):
+        m = int(rng.integers(key.fewest, key.rows + 1))
+        n = int(rng.integers(-(-_FEW // m), -(-_FEW // m) + 2 * min(loop.rows, _MOST_COLUMNS)))
+        k = 16 * int(rng.integers(1, (step + 2 * BLOCK) // 16 + 1))
+        workload = key.workload(m, n, k)
+        drawn.append(EmulatedRun(workload, ALL[at % len(ALL)], "random", "random", is_strided=at % 3 == 1))
+    # Other inputs, and the first again, in one memory: nothing of a call may serve the next.
+    repeated = key.workload(key.rows, loop.rows + 5, step + 16)
+    again = EmulatedRun(repeated, "normal", "lazy", "random", is_repeated=True)
+    return (*checked, *drawn, again)
