@@ -9,7 +9,7 @@ Any plan of checks (validation/plan.py) can be carried out here; the pre-flight'
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from evoflash.emulator import launch as emulator
@@ -23,6 +23,7 @@ from evoflash.operation import Delivery, EmulatedRun, Loop, Output, Schedule, Wo
 from evoflash.perf_model import Profile, fit_counts, mean_counts
 from evoflash.specs import GpuSpec
 from evoflash.validation.cases import draw_case
+from evoflash.validation.metamorphic import differing
 from evoflash.validation.plan import CheckLaunch, CheckPlan, check_one_by_one, single_plan
 from evoflash.validation.validator import judge
 
@@ -133,7 +134,8 @@ def _carry_out(
             is_rescaled=planned.is_strided,
         )
         built = _shrunk(candidate, family, planned, gpu) if planned.shrunk else library
-        emulate_it = _emulate_thrice if planned.is_repeated else _emulate_once
+        thrice = partial(_emulate_thrice, is_deterministic=family.is_deterministic)
+        emulate_it = thrice if planned.is_repeated else _emulate_once
         emulations, verdict = emulate_it(built, launches, workload, planned.inputs, run)
         if not planned.is_brief or not verdict.passed:
             verdicts.append(verdict)
@@ -294,10 +296,17 @@ def _emulate_once(
 
 
 def _emulate_thrice(
-    library: Path, launches: tuple[LaunchConfig, ...], workload: Workload, inputs_name: str, run: EmulatorRun
+    library: Path,
+    launches: tuple[LaunchConfig, ...],
+    workload: Workload,
+    inputs_name: str,
+    run: EmulatorRun,
+    *,
+    is_deterministic: bool,
 ) -> _Found:
-    """Calls in one memory: on one input, on another, and on the first again, which must be as much work as it
-    was, because a GPU's time of a call that finds its answer in the workspace says nothing.
+    """Calls in one memory: on one input, on another, and on the first again, which must give the same to the
+    bit, whoever comes first, and be as much work as it was, because a GPU's time of a call that finds its
+    answer in the workspace says nothing.
     """
     known, other = (_case(workload, inputs_name, seed) for seed in (run.seed, run.seed + 1))
     cases = (known, other, known)
@@ -310,7 +319,13 @@ def _emulate_thrice(
     if (again := _arithmetic(parts[-1])) < _LEAST_WORK * _arithmetic(parts[0]):
         reason = f"called on the same input again it does {again} operations, before {_arithmetic(parts[0])}"
         verdict = replace(verdict, passed=False, reason=reason)
+    elif is_deterministic:
+        reason = differing(called[0][1], called[-1][1], workload=workload, words=_TWO_CALLS)
+        verdict = replace(verdict, passed=not reason, reason=reason)
     return parts[-1], verdict
+
+
+_TWO_CALLS = "two calls on the same input differ by the order in which blocks come"
 
 
 def _arithmetic(emulations: tuple[emulator.Emulation, ...]) -> int:

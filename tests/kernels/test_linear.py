@@ -133,14 +133,34 @@ def test_a_right_kernel_comes_through_what_only_the_best_meet(name, x):
 
 
 @table_of_cases()
-def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, bias, x):
-    key = key_of(family, bias=bool(bias), x=x or "bf16")
+def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, x):
+    key = key_of(family, x=x or "bf16")
     found = preflight(
         candidate(family, KERNELS[family][kernel], key, (old, new)), FAMILIES[family], GPU, seed=3
     )
 
     assert found.status is Status[status], found.complaint
     assert re.search(says or "", found.complaint), found.complaint
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("x", ["bf16", "e4m3"])
+@pytest.mark.parametrize("fault", data(__file__, "FAULTS"), ids=lambda fault: fault["name"])
+@pytest.mark.cover
+def test_a_fault_of_the_kind_that_is_judged_is_found_before_a_gpu(fault, family, x):
+    """Each in every family, with x in either type; `old` by family where the text differs."""
+    if x not in fault.get("x", ["bf16", "e4m3"]):
+        pytest.skip("a kernel of x in BF16 has no scales of x")
+    old, new = (
+        fault[side][family] if isinstance(fault[side], dict) else fault[side] for side in ("old", "new")
+    )
+    key = key_of(family, x=x, bias=True, residual=True)
+    values = {**KERNELS[family][fault["kernel"]], **fault.get("values", {})}
+
+    found = preflight(candidate(family, values, key, (old, new)), FAMILIES[family], GPU, seed=3)
+
+    assert found.status in (Status.CORRECTNESS, Status.RUNTIME), found.complaint
+    assert re.search(fault["says"], found.complaint), found.complaint
 
 
 def test_a_cluster_that_the_emulator_has_no_room_for_is_a_constraint_and_no_end_of_a_search(monkeypatch):

@@ -15,6 +15,7 @@ from evoflash.operations.linear.workload import BLOCK, LinearKey
 _SMS = 3  # of a small GPU, for grids that go by its size
 _FEW = 64  # elements of y
 _FEW_STEPS = 2048  # of k: a step that is longer is seen twice, not as often as a ring has slots
+_TILES, _CHEAP = 4, 1 << 22  # multiply-adds
 _MOST_COLUMNS = 64  # of y beyond a whole CTA's: what lies behind them is seen as well
 
 
@@ -60,14 +61,19 @@ def _runs(key: LinearKey, loop: Loop) -> Iterator[EmulatedRun]:
     shared = loop.splits * loop.keys // 2 // 16 * 16 + BLOCK
     yield EmulatedRun(key.workload(many, min(rows, 10), shared), "dominant_block", "random", "random")
     yield EmulatedRun(key.workload(many, min(2 * rows, 40), BLOCK), "columns_apart", "eager", "random")
+    # Where a workspace is: called thrice, blocks in another order each time. Every share of k counts, in as
+    # many tiles as are cheap; of ordinary data some columns are what rounding leaves of sums in that order.
+    whole = max(step, 3 * BLOCK)
+    columns = max(8, min(max(_TILES * rows, _FEW), max(rows, _CHEAP // (many * whole))))
+    yield EmulatedRun(key.workload(many, columns, whole), "normal", "random", "random", is_repeated=True)
 
 
 _DRAWN = 12
 
 
 def finalist_runs(key: LinearKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ...]:
-    """What every kernel meets on a GPU, the check shapes; and shapes that are drawn for it: any number of rows
-    of its class, and a k that ends anywhere in the steps of any share.
+    """What every kernel meets on a GPU, the check shapes; and shapes that are drawn for it: any number of
+    rows of its class, and a k that ends anywhere in the steps of any share.
     """
     rng = np.random.default_rng(seed)
     checked = [EmulatedRun(each, "normal", "random", "random") for each in check_workloads((key,))]
@@ -79,7 +85,4 @@ def finalist_runs(key: LinearKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun
         k = 16 * int(rng.integers(1, (step + 2 * BLOCK) // 16 + 1))
         workload = key.workload(m, n, k)
         drawn.append(EmulatedRun(workload, ALL[at % len(ALL)], "random", "random", is_strided=at % 3 == 1))
-    # Other inputs, and the first again, in one memory: nothing of a call may serve the next.
-    repeated = key.workload(key.rows, loop.rows + 5, step + 16)
-    again = EmulatedRun(repeated, "normal", "lazy", "random", is_repeated=True)
-    return (*checked, *drawn, again)
+    return (*checked, *drawn)
