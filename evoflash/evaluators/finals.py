@@ -64,7 +64,7 @@ def prove_best(
     """
     if not isinstance(evaluates, EmulatedEvaluator) or len(store.history(run)) < _A_SEARCH:
         return
-    said("emulating the best kernel on the check shapes, on all tails and on many keys and rows")
+    said("emulating the best kernel on the check shapes, on more tails and on larger sizes")
     for genome, _ in _fastest(store, run, None):
         failure = evaluates.proof_as_finalist(genome).failure()
         if failure is None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from tables import data, table_of_cases
 
+from evoflash.emulator import launch as emulated_launch
 from evoflash.emulator.call import EmulatorRun, run_call
-from evoflash.emulator.preflight import preflight
-from evoflash.errors import EvoflashError
+from evoflash.emulator.preflight import check_finalist, preflight
+from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Proposal, Status
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.pipeline import ThisMachine
@@ -21,6 +22,7 @@ from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import export_kernel
+from evoflash.launch import LaunchConfig
 from evoflash.numerics import decode, encode
 from evoflash.operations.linear.inputs import draw
 from evoflash.operations.linear.workload import WEIGHTS, LinearKey, LinearWorkload
@@ -119,19 +121,71 @@ def test_every_seed_is_valid_for_some_layer(seed_of):
     assert len(meant) == len(family.seeds)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("x", ["bf16", "e4m3"])
+def test_a_right_kernel_comes_through_what_only_the_best_meet(name, x):
+    made = candidate(name, KERNELS[name]["counter"], key_of(name, x=x))
+
+    assert check_finalist(made, FAMILIES[name], GPU, seed=3).complaint == ""
+
+
 # ---- what is wrong
 
 
 @table_of_cases()
 @pytest.mark.sample(15)
-def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, bias, x):
-    key = key_of(family, bias=bool(bias), x=x or "bf16")
+def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, x):
+    key = key_of(family, x=x or "bf16")
     found = preflight(
         candidate(family, KERNELS[family][kernel], key, (old, new)), FAMILIES[family], GPU, seed=3
     )
 
     assert found.status is Status[status], found.complaint
     assert re.search(says or "", found.complaint), found.complaint
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("x", ["bf16", "e4m3"])
+@pytest.mark.parametrize("fault", data(__file__, "FAULTS"), ids=lambda fault: fault["name"])
+@pytest.mark.cover
+def test_a_fault_of_the_kind_that_is_judged_is_found_before_a_gpu(fault, family, x):
+    """Each in every family, with x in either type; `old` by family where the text differs."""
+    if x not in fault.get("x", ["bf16", "e4m3"]):
+        pytest.skip("a kernel of x in BF16 has no scales of x")
+    old, new = (
+        fault[side][family] if isinstance(fault[side], dict) else fault[side] for side in ("old", "new")
+    )
+    key = key_of(family, x=x, bias=True, residual=True)
+    values = {**KERNELS[family][fault["kernel"]], **fault.get("values", {})}
+
+    found = preflight(candidate(family, values, key, (old, new)), FAMILIES[family], GPU, seed=3)
+
+    assert found.status in (Status.CORRECTNESS, Status.RUNTIME), found.complaint
+    assert re.search(fault["says"], found.complaint), found.complaint
+
+
+def test_a_cluster_that_the_emulator_has_no_room_for_is_a_constraint_and_no_end_of_a_search(monkeypatch):
+    """As a family's that has no check of its own for it."""
+    name = "linear_mma"
+    made = candidate(name, KERNELS[name]["cluster"], key_of(name))
+    monkeypatch.setattr(emulated_launch, "MOST_TOGETHER", 3 * 64 - 1)
+
+    found = preflight(made, FAMILIES[name], GPU, seed=3)
+
+    assert found.status is Status.CONSTRAINTS
+    assert found.complaint == "linear_mma: a cluster of 192 threads, the emulator has room for 191 at once"
+
+
+@pytest.mark.parametrize("blocks", [7, 8])
+def test_a_cluster_is_refused_where_the_emulator_itself_refuses_it(blocks):
+    name = "linear_mma"
+    library = gxx.build(candidate(name, KERNELS[name]["plain"], key_of(name)).source, name=name)
+    launch = LaunchConfig(name, (blocks, 1, 1), (512, 1, 1), 0, cluster=(blocks, 1, 1))
+
+    with pytest.raises(UsageError) as refused:  # it lacks arguments
+        emulated_launch.run_launch(library, launch, ())
+
+    assert ("has room for" in str(refused.value)) is bool(emulated_launch.beyond_emulator(launch))
 
 
 def outputs(made, name, *, seeds):

@@ -108,9 +108,18 @@ def _encode(name: str, workload: LinearWorkload, numbers: _Numbers, rng: np.rand
         weights,
         None if w.weights == "bf16" else scale,
         x_scale,
-        encode(size * standard_normal((1, w.n), rng), "bf16") if w.bias else None,
-        encode(size * standard_normal((w.m, w.n), rng), "bf16") if w.residual else None,
+        _added((1, w.n), size, rng) if w.bias else None,
+        _added((w.m, w.n), size, rng) if w.residual else None,
     )
+
+
+def _added(shape: tuple[int, int], size: np.float32, rng: np.random.Generator) -> Bits:
+    """What is added to y: nothing to half of the columns that cancel, where it would hide what rounding
+    leaves.
+    """
+    added = size * standard_normal(shape, rng)
+    added[:, _BARE] = 0
+    return encode(added, "bf16")
 
 
 _X_UNIT = np.float32(1.3)  # that all scales of x are multiples of: none of them is a power of two
@@ -175,7 +184,7 @@ def _normal(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
 
 _X_STEP = np.float32(2.0**-6)  # of e4m3, with which 7 standard deviations have a code
 _LEAST_CANCELLING = 3 * BLOCK  # of k
-_CANCELLING = slice(5, None, 8)  # rows of W
+_CANCELLING, _BARE = slice(5, None, 8), slice(5, None, 16)  # rows of W, and those to whose y nothing is added
 
 
 def _cancel_some(found: _Numbers, steps: Single, workload: LinearWorkload, rng: np.random.Generator) -> None:

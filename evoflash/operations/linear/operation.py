@@ -4,7 +4,7 @@ from evoflash.operation import Operation
 from evoflash.operations.linear import form, inputs
 from evoflash.operations.linear.loop import consumers, work
 from evoflash.operations.linear.portfolio import PORTFOLIO
-from evoflash.operations.linear.preflight_runs import preflight_runs
+from evoflash.operations.linear.preflight_runs import finalist_runs, preflight_runs
 from evoflash.operations.linear.reference import REFERENCE, expect, sample
 from evoflash.operations.linear.relations import keeps_rows_apart, relations
 from evoflash.operations.linear.thresholds import thresholds
@@ -36,6 +36,7 @@ OPERATION = Operation(
     check_workloads=inputs.check_workloads,
     hidden_workloads=inputs.hidden_workloads,
     preflight_runs=preflight_runs,
+    finalist_runs=finalist_runs,
     work=work,
     consumers=consumers,
     fitting=fitting,
