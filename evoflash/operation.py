@@ -347,6 +347,9 @@ class Operation:
     compile_key: Callable[..., CompileKey]  # the class: a dataclass of texts, numbers and truth values
     probe: Workload  # an ordinary small one, with which templates are tried when they are loaded
 
+    # How its problems are written, in lines for people.
+    problem_help: str = field(default="", kw_only=True)
+
     # ---- the call
     tensors: Callable[[Any], tuple[TensorSpec, ...]]  # of a workload: inputs first, then outputs
     groups: str  # what a group of rows is called, in the plural: "heads"
@@ -441,6 +444,12 @@ def most_workspace_bytes(workload: Workload) -> int:
     outputs = (spec for spec in operation.tensors(workload) if spec.role != "input")
     further = operation.further_scratch(workload) if operation.further_scratch else 0
     return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS + further
+
+
+def known() -> tuple[Operation, ...]:
+    """All that say how their problems are written, the default one first."""
+    names = sorted(_modules(), key=lambda name: (name != DEFAULT, name))
+    return tuple(operation for operation in map(load, names) if operation.problem_help)
 
 
 def default() -> Operation:

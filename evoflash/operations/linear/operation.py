@@ -16,6 +16,12 @@ from evoflash.operations.linear.workload import (
     parse_workload,
 )
 
+_PROBLEM_HELP = """\
+A linear layer of a decoding step, y = x W^T with up to 64 rows: linear:m=1,n=1280,k=8192,dtype=fp8b128
+  m= n= k=         rows of x, rows of W, their length; or a layer's name for n and k, as 70b_tp8_qkv
+  dtype=bf16|fp8b128|fp8t   the type of W; bias and residual are added
+  x=e4m3                    x in 8 bits too, beside fp8b128; else x is BF16
+For example: linear:70b_tp8_qkv,m=8,dtype=fp8b128"""
 OPERATION = Operation(
     name="linear",
     parse=parse_workload,
@@ -47,4 +53,5 @@ OPERATION = Operation(
     launcher_names=form.launcher_names,
     launch_form=form.LAUNCH_FORM,
     portfolio=PORTFOLIO,
+    problem_help=_PROBLEM_HELP,
 )

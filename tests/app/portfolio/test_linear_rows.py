@@ -1,16 +1,23 @@
 """A portfolio of the linear layer: a range of rows is many shapes, a class of rows gets one kernel."""
 
+import json
+
 import pytest
+from portfolio_cases import time_of
 from tables import table_of_cases
 
 from evoflash.app.mix import read_mix
 from evoflash.app.portfolio import choice as rule
+from evoflash.app.portfolio.candidates import candidates
 from evoflash.app.portfolio.run import PortfolioOptions, export, portfolio
+from evoflash.app.portfolio.table import ShapeTimes, TimeTable, write_table
 from evoflash.errors import UsageError
+from evoflash.evaluation import Basis
 from evoflash.operation import operation_of
 from evoflash.problem import parse_workload
 from evoflash.runtime.dispatch import FALLBACK, Dispatcher
 from evoflash.runtime.packaged import read_package
+from evoflash.specs import load_gpu
 
 ARCH = "sm_90a"
 
@@ -73,21 +80,19 @@ def test_a_shape_between_two_is_a_shape_of_the_operation():
 
 @pytest.fixture(scope="module")
 def chosen(tmp_path_factory):
-    """From estimates, for the shapes of one kernel of each of three classes."""
-    folder = tmp_path_factory.mktemp("linear")
+    """From a table of made-up times: of two kernels the first is faster for few rows."""
+    folder, spec = tmp_path_factory.mktemp("linear"), load_gpu("h100")
     path = mix(folder, "linear:n=256,k=256,m=1..2,dtype=fp8b128\nlinear:n=256,k=256,m=16,dtype=fp8b128\n")
-    wanted = PortfolioOptions(
-        path,
-        2,
-        gpu="h100",
-        evaluator="emulated",
-        minutes=1.0,
-        candidates=2,
-        table=None,
-        seed=0,
-        db=str(folder / "none.db"),
-    )
-    found = portfolio(wanted)
+    workloads = [shape.workload for shape in read_mix(path)]
+    kernels = candidates(workloads[-1:], spec, db=str(folder / "none.db"), most=2)
+    times = ((1.0, 2.0), (1.0, 2.0), (2.0, 1.0))
+    rows = [
+        ShapeTimes(workload, {each.id: time_of(us) for each, us in zip(kernels, row, strict=True)})
+        for workload, row in zip(workloads, times, strict=True)
+    ]
+    write_table(folder / "t.json", TimeTable("h100", Basis.ESTIMATED, kernels, tuple(rows)))
+    asked = {"gpu": None, "evaluator": None, "minutes": 1.0, "candidates": 2, "seed": 0, "db": ""}
+    found = portfolio(PortfolioOptions(path, 2, table=folder / "t.json", **asked))
     export(found, folder / "fast_linear")
     return found, folder / "fast_linear"
 
@@ -101,6 +106,23 @@ def test_the_package_names_a_kernel_for_each_number_of_rows(chosen):
         number = rule.ask_dispatcher(dispatcher, shape.workload, found.spec.arch)
         assert kernels[number].contract.most_rows >= shape.workload.m
         assert kernels[number].contract.weights == "fp8b128"
-    assert len({member["kernel"] for member in description["members"]}) <= 2
+    folders = [member["folder"].partition("-")[2] for member in description["members"]]
+    assert folders == ["fp8b128-m1", "fp8b128-m2", "fp8b128-m16"]
     assert (folder / "linear_portfolio.py").is_file()
     assert not (folder / "torch_op.py").exists()
+
+
+def test_a_folder_for_flashinfer_has_a_kernel_for_each_class_of_rows(chosen, tmp_path):
+    found, _ = chosen
+    export(found, tmp_path / "trace", "flashinfer-trace")
+
+    (solution,) = (tmp_path / "trace" / "solutions").iterdir()
+    assert solution.name == "fp8_blockscale_gemm_sm90_n256_k256.json"
+    (source,) = json.loads(solution.read_text())["sources"]
+    keys = {row.workload.compile_key(ARCH) for row in found.mix}
+    assert source["content"].count("KERNELS.append(") == len(keys)
+
+
+def test_an_unknown_form_of_a_portfolio_is_refused(chosen, tmp_path):
+    with pytest.raises(UsageError, match="one of package, flashinfer-trace"):
+        export(chosen[0], tmp_path / "x", "hub")
