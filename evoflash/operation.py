@@ -287,6 +287,8 @@ class PythonDoor:
     offers: Mapping[str, str] = field(default_factory=dict)  # what else a file gives, and its module
     hub_use: str = ""  # how a folder for Hugging Face's hub is used, of `kernel`, and a signature
     signature: str = ""
+    # Further functions that are made of the operation's, by name: a module and what makes one of it.
+    made: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +316,7 @@ class LaunchForm:
     computes: Callable[[Mapping[str, Any]], str]  # the same in words, of the contract
     function: str  # what exported files call it: "attention"
     doors: Mapping[str, PythonDoor]  # by library: "torch", "cupy"
-    solution: SolutionForm
+    solution: SolutionForm | None
     no_door: Mapping[str, str] = field(default_factory=dict)  # what to use in the place of one that is not
 
 

@@ -15,6 +15,7 @@ from places import TESTS
 from evoflash.gpu import driver as gpu_driver
 from evoflash.launch import geometry
 from evoflash.operations.attention.forms import dense
+from evoflash.operations.paged.form import LAYOUT
 from evoflash.runtime.driver import Driver
 
 _SOURCE = TESTS / "runtime" / "recording_driver.cpp"
@@ -73,7 +74,7 @@ class Recorder:
 
 def sizes_of(image) -> list[int]:
     """Bytes of the arguments that launch.json lists for an image, tensor maps first."""
-    of_kind = {"pointer": 8, "int64": 8, "int32": 4, "float32": 4}
+    of_kind = {"pointer": 8, "int64": 8, "int32": 4, "float32": 4, "struct": LAYOUT.itemsize}
     return [128] * len(image["tensor_maps"]) + [of_kind[text.split()[0]] for text in image["arguments"]]
 
 

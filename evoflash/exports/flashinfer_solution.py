@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evoflash.errors import UsageError
 from evoflash.exports import one_file
 from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import Artefact, artefact, form_of
@@ -36,7 +37,11 @@ def as_json(content: dict[str, Any]) -> str:
 
 
 def solution_form(exported: ExportRequest) -> SolutionForm:
-    return form_of(exported.problem.workloads[0]).solution
+    """How it is a Solution. UsageError where its operation is none."""
+    form = form_of(exported.problem.workloads[0])
+    if form.solution is None:
+        raise UsageError(f"{exported.problem.operation}: {form.no_door['solution']}.")
+    return form.solution
 
 
 def definition(exported: ExportRequest) -> dict[str, Any]:

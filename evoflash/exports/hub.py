@@ -14,7 +14,7 @@ from evoflash.errors import UsageError
 from evoflash.exports.claims import facts
 from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import Artefact, artefact, file_names
-from evoflash.exports.one_file import MODULES
+from evoflash.exports.one_file import MODULES, made_of
 from evoflash.operation import PythonDoor
 from evoflash.written_files import check_replaceable, write_bytes
 
@@ -35,7 +35,7 @@ from pathlib import Path
 __all__ = [{offered}]
 
 {function} = {maker}(Kernel.read(Path(__file__).parent))
-'''
+{made}'''
 
 # What `kernels` before 0.10 imports.
 _COMPATIBLE = '''"""The package above, under the name that older versions of `kernels` import."""
@@ -108,9 +108,10 @@ def files_of(made: Artefact) -> tuple[dict[str, str], dict[str, bytes]]:
 def _init(made: Artefact, function: str, door: PythonDoor) -> str:
     """The package's own text."""
     homes: dict[str, list[str]] = {"launch": ["Kernel", "Refused"]}
-    for name, module in (*door.offers.items(), (door.maker[1], door.maker[0])):
+    makers = ((maker, module) for module, maker in (*door.made.values(), door.maker))
+    for name, module in (*door.offers.items(), *makers):
         homes.setdefault(module, []).append(name)
-    offered = (*sorted((door.maker[1], "Kernel", "Refused")), function, *door.offers)
+    offered = (*sorted((door.maker[1], "Kernel", "Refused")), function, *door.made, *door.offers)
     return _INIT.format(
         title=door.title,
         name=made.description["name"],
@@ -119,6 +120,7 @@ def _init(made: Artefact, function: str, door: PythonDoor) -> str:
         offered=", ".join(f'"{name}"' for name in offered),
         function=function,
         maker=door.maker[1],
+        made=made_of(door, function),
     )
 
 

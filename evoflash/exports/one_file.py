@@ -16,6 +16,7 @@ from evoflash import runtime
 from evoflash.errors import TemplateError, UsageError
 from evoflash.exports.claims import as_comment, facts
 from evoflash.exports.launch_json import Artefact
+from evoflash.operation import PythonDoor
 
 MODULES = (
     "expressions",
@@ -23,6 +24,7 @@ MODULES = (
     "description",
     "plan",
     "attention_dense",
+    "attention_paged",
     "linear_rows",
     "zeros",
     "launch",
@@ -44,14 +46,21 @@ def text_of(library: str, made: Sequence[Artefact], module: str) -> str:
     names = " ".join(each.description["name"] for each in made[:1])
     maker = door.maker[1]
     offered = ", ".join(
-        f'"{name}"' for name in (*sorted((maker, "Kernel", "Refused")), form.function, *door.offers)
+        f'"{name}"'
+        for name in (*sorted((maker, "Kernel", "Refused")), form.function, *door.made, *door.offers)
     )
     return (
         f'"""{door.title}: the kernel {names}, found by evoflash."""\n'
         f"{as_comment(facts(made[0].description))}#\n{door.use.format(module=module)}\n"
         f"{runtime_source(*door.modules)}\n\n# ---- the kernel{'s' if made[1:] else ''}\n\n{_embed(made)}\n"
         f"__all__ = [{offered}]\n\n{form.function} = {maker}({'KERNELS' if made[1:] else 'KERNEL'})\n"
+        f"{made_of(door, form.function)}"
     )
+
+
+def made_of(door: PythonDoor, function: str) -> str:
+    """Python text that defines what is made of an operation's function."""
+    return "".join(f"{name} = {maker}({function})\n" for name, (_, maker) in door.made.items())
 
 
 def _embed(made: Sequence[Artefact]) -> str:

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-_KINDS = {np.uint64: "pointer", np.int32: "int32", np.int64: "int64", np.float32: "float32"}
+_KINDS = {
+    np.uint64: "pointer",
+    np.int32: "int32",
+    np.int64: "int64",
+    np.float32: "float32",
+    np.void: "struct",
+}
 
 
 @dataclass(frozen=True, slots=True)

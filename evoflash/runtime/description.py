@@ -9,6 +9,7 @@ from .expressions import compile_expression
 FORMAT, VERSION = "evoflash-launch", 1
 # How an argument lies in its slot of 8 bytes, for struct.
 KINDS = {"pointer": "Q", "int32": "i4x", "int64": "q", "float32": "f4x"}
+STRUCT = "struct"  # the kind of an argument that is a struct of C, by value: bytes as they are
 
 Size = Callable[[Mapping[str, int]], int]
 
@@ -25,7 +26,7 @@ class CheckedCall:
     dtypes: Mapping[str, str]  # of each tensor that has another than bf16
     extents: Mapping[str, tuple[int, ...]]  # of each tensor, its contiguous axis last
     strides: Mapping[str, tuple[int, ...]]  # of its other axes, in elements
-    numbers: Mapping[str, float]
+    numbers: Mapping[str, float | bytes]  # a struct's as bytes
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Form:
     pointers: tuple[str, ...]  # to what is no tensor with strides
     numbers: tuple[str, ...]
     parse_contract: Callable[[Mapping[str, Any]], Any]  # what launch.json says of the calls that are served
-    # (name of the kernel, its contract, shape, strides, scale) -> the call; Refused for what is not served
+    # (name of the kernel, its contract, shape, strides, scale, further numbers by name) -> the call; Refused
+    # for what is not served
     check_call: Callable[..., CheckedCall]
     plan: Callable[..., Any]  # the Plan whose launch() takes this form's arguments
 
@@ -157,7 +159,7 @@ def _image(arch: str, given: Mapping[str, Any], form: Form) -> Image:
 
 def _argument(text: str, names: Collection[str]) -> tuple[str, str]:
     kind, name = text.split(" ")
-    if kind not in KINDS or name not in names:
+    if kind not in (*KINDS, STRUCT) or name not in names:
         raise ValueError(f"argument '{text}'")
     return kind, name
 

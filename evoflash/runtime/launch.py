@@ -5,6 +5,8 @@
     plan.launch(q, k, v, o, lse, workspace, stream)
     plan = kernel.plan((m, n, k), strides, device=0)  # of a kernel of the linear layer
     plan.launch(x, w, w_scale, residual, y, bias, workspace, stream)
+    plan = kernel.plan(shape, strides, device=0, window_left=127)  # of paged attention: attention_paged.py
+    plan.launch(addresses, stream)
 
 Owns no device memory: tensors and workspace are the caller's. Kernels run in the device's primary context,
 which is that of the CUDA runtime, of PyTorch and of CuPy; it and the modules are kept for the process's life.
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .attention_dense import DENSE
+from .attention_paged import PAGED
 from .description import CheckedCall, Description, Form, Image, Refused, parse_description
 from .driver import (
     CARVEOUT,
@@ -40,7 +43,9 @@ from .zeros import Zeros
 
 __all__ = ["Kernel", "LaunchError", "Plan", "Refused"]
 
-FORMS: Mapping[str, Form] = {form.name: form for form in (DENSE, ROWS)}  # the first: of files that name none
+FORMS: Mapping[str, Form] = {
+    form.name: form for form in (DENSE, ROWS, PAGED)
+}  # the first: of files that name none
 _MOST_PLANS = 1024
 _PORTABLE_CLUSTER = 8  # blocks; more have to be asked for
 
@@ -95,6 +100,7 @@ class Kernel:
         *,
         device: int,
         scale: float | None = None,
+        **numbers: Any,
     ) -> Any:
         """The kernel for a shape on the device of that number: a Plan of the kernel's form.
 
@@ -102,12 +108,13 @@ class Kernel:
         and o: (batch, head, row), in elements; columns are contiguous. LSE is a dense float32 tensor (batch,
         heads, seq_q). `scale`, of the scores, is 1/sqrt(head_dim) by default. Of the linear layer, the shape
         is (m, n, k), and strides are those of rows, (row,), of those of x, w, w_scale, residual and y that
-        the kernel has.
+        the kernel has. Of paged attention they are PAGED_SHAPE and PAGED_STRIDES, and `numbers` are
+        PagedNumbers.
         Refused for a shape, strides or a GPU that the kernel was not verified for or cannot run on;
         LaunchError where the driver fails. Plans are kept: asking again is cheap.
         """
         try:
-            key = tuple(shape), tuple(map(tuple, strides)), device, scale
+            key = tuple(shape), tuple(map(tuple, strides)), device, scale, *sorted(numbers.items())
             known = self._plans.get(key)
         except TypeError:
             raise Refused(
@@ -116,7 +123,7 @@ class Kernel:
         if known is not None:
             return known
         described = self._described
-        call = described.form.check_call(described.name, described.contract, shape, strides, scale)
+        call = described.form.check_call(described.name, described.contract, shape, strides, scale, **numbers)
         with self._lock:
             made = self._on(device).plan(call)
             if len(self._plans) >= _MOST_PLANS:

@@ -8,8 +8,9 @@ import ctypes
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from .description import KINDS, CheckedCall, Form, Image, Refused, TensorMap, stride_name
+from .description import KINDS, STRUCT, CheckedCall, Form, Image, Refused, TensorMap, stride_name
 from .driver import ELEMENT_BYTES, Config, Current, Driver, Encoder, LaunchError, config_of
 
 _MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)
@@ -177,7 +178,7 @@ def steps_of(
 
 def arguments_of(image: Image, form: Form, call: CheckedCall) -> tuple[bytes, list[int]]:
     """The argument buffer, whose first slots are for the pointers, and each argument's place in it."""
-    values: dict[str, float] = {**call.sizes, **call.numbers}
+    values: dict[str, Any] = {**call.sizes, **call.numbers}
     for tensor, axes in form.tensors.items():
         values |= {stride_name(tensor, axis): n for axis, n in zip(axes, call.strides[tensor], strict=True)}
     pointers = (*form.tensors, *form.pointers)
@@ -187,7 +188,8 @@ def arguments_of(image: Image, form: Form, call: CheckedCall) -> tuple[bytes, li
             places.append(_SLOT * pointers.index(name))
         else:
             places.append(len(buffer))
-            buffer += struct.pack("=" + KINDS[kind], values[name])
+            value = values[name]
+            buffer += value if kind == STRUCT else struct.pack("=" + KINDS[kind], value)
     return bytes(buffer), places
 
 

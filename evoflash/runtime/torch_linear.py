@@ -5,7 +5,6 @@ An eager call goes straight to the launch; torch.compile, tensor subclasses and 
 """
 
 import hashlib
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -13,16 +12,13 @@ import torch
 from torch import Tensor
 
 from .launch import Kernel, Refused
+from .torch_memory import Workspaces, device_now, overlap, stream_of
 
 _WEIGHTS = {"bf16": torch.bfloat16, "fp8b128": torch.float8_e4m3fn, "fp8t": torch.float8_e4m3fn}
 _MOST_SHAPES = 4096
 _SCHEMA = "(Tensor x, Tensor w, Tensor? w_scale, Tensor? bias, Tensor? residual, Tensor(a!) out) -> ()"
 _is_compiling_rows = torch.compiler.is_compiling
 _dispatch_depth = torch._C._len_torch_dispatch_stack
-# A build of PyTorch without CUDA has none of these: no tensor there is on a GPU either.
-_stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
-_device_now: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
-_is_captured: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 
 
 class Linear:
@@ -43,8 +39,7 @@ class Linear:
         digits = "".join(sha for each in self.kernels for sha in each.digests)
         self.name = f"evoflash_linear_{hashlib.sha256(digits.encode()).hexdigest()[:12]}"
         self._launches: dict[Hashable, Callable[..., None]] = {}
-        self._workspaces: dict[tuple[int, int, bool, int], tuple[int, int]] = {}
-        self._lock = threading.Lock()
+        self._workspaces = Workspaces()
         self._operator = self._registered_operator()
 
     def __repr__(self) -> str:
@@ -76,7 +71,7 @@ class Linear:
         """
         if why := self.why_not(x, w, w_scale, bias, residual, out):
             raise Refused(why)
-        if out is not None and any(_overlap(out, each) for each in (x, w, w_scale, bias, residual)):
+        if out is not None and any(overlap(out, each) for each in (x, w, w_scale, bias, residual)):
             raise Refused("out overlaps an input in memory: give a tensor of its own.")
         result = x.new_empty((*x.shape[:-1], w.shape[0])) if out is None else out
         if x.numel() == 0:
@@ -155,7 +150,7 @@ class Linear:
             launch = self._launches.setdefault(key, self._launch_of(*given))
         addresses = [0 if each is None else each.data_ptr() for each in given]
         bias_at = 0 if bias is None else bias.data_ptr()
-        if x.get_device() == _device_now():
+        if x.get_device() == device_now():
             launch(addresses, bias_at)
             return
         with torch.cuda.device(x.get_device()):
@@ -175,29 +170,11 @@ class Linear:
         plan = kernel.plan((x.shape[0], *w.shape), strides, device=device)
 
         def launch(addresses: Sequence[int], bias: int) -> None:
-            stream = _stream_of(device)
-            workspace = self._workspace(kernel, plan, device, stream)
+            stream = stream_of(device)
+            workspace = self._workspaces.address(kernel, plan, device, stream)
             plan.launch(*addresses, bias, workspace, stream)
 
         return launch
-
-    def _workspace(self, kernel: Kernel, plan: Any, device: int, stream: int) -> int:
-        """The address of a workspace that is zero where it has to be: every call leaves it so, and calls of
-        one stream come one after the other.
-
-        It is no memory of PyTorch's: what is captured uses it in every replay, beside what is not captured.
-        """
-        size_bytes = int(plan.workspace_bytes)
-        if not size_bytes:
-            return 0
-        key = device, stream, _is_captured(), int(plan.zeroed_bytes)
-        with self._lock:
-            room, address = self._workspaces.get(key, (0, 0))
-            if room < size_bytes:
-                room = max(size_bytes, 2 * room)
-                address = kernel.zeros(room, device=device)
-                self._workspaces[key] = room, address
-            return int(address)
 
     def _registered_operator(self) -> Any:
         """Of torch.ops, unless this process has it already: equal names are equal kernels."""
@@ -221,20 +198,6 @@ def _as_rows(tensor: Tensor) -> Tensor:
         raise Refused(
             f"a tensor {tuple(tensor.shape)} with strides {tensor.stride()} is no matrix of rows: copy it."
         ) from None
-
-
-def _overlap(a: Tensor, b: Tensor | None) -> bool:
-    """Whether the memory of two tensors overlaps, from the first element of each to its last."""
-    if b is None or not a.numel() or not b.numel():
-        return False
-    (a_begin, a_end), (b_begin, b_end) = _place(a), _place(b)
-    return a_begin < b_end and b_begin < a_end
-
-
-def _place(tensor: Tensor) -> tuple[int, int]:
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    begin = int(tensor.data_ptr())
-    return begin, begin + int(tensor.element_size()) * (last + 1)
 
 
 def _alone(tensor: Tensor) -> int:

@@ -13,7 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from evoflash.exports.launch_json import artefact  # noqa: E402
 from evoflash.runtime.launch import Kernel, Refused  # noqa: E402
 from evoflash.runtime.linear_portfolio import LinearPortfolio, by_pytorch  # noqa: E402
-from evoflash.runtime.torch_linear import Linear, _overlap  # noqa: E402
+from evoflash.runtime.torch_linear import Linear  # noqa: E402
+from evoflash.runtime.torch_memory import overlap  # noqa: E402
 
 N, K = 1280, 1024
 
@@ -45,8 +46,8 @@ def test_an_output_overlaps_what_its_memory_reaches_into():
     memory = torch.zeros(64, dtype=torch.bfloat16)
     x, beside, inside = memory[:32].view(2, 16), memory[32:].view(2, 16), memory[24:40].view(1, 16)
 
-    assert [_overlap(out, x) for out in (x, beside, inside, memory[:0])] == [True, False, True, False]
-    assert not _overlap(x, None)
+    assert [overlap(out, x) for out in (x, beside, inside, memory[:0])] == [True, False, True, False]
+    assert not overlap(x, None)
 
 
 def test_a_compiler_is_told_the_shape_of_the_output():

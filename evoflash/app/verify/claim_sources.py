@@ -296,7 +296,13 @@ def _of_python(text: str, name: str, *, is_solution: bool = False) -> Claim:
     cubins = [held.cubins.get(build.arch) for build in claim.builds]
     made = Artefact(dict(held.description), dict(held.cubins))
     form = registry.load(str(held.description.get("operation"))).launch_form
-    told = of_file(text, held.packed, made, name, ending=form.solution.run if form and is_solution else "")
+    told = of_file(
+        text,
+        held.packed,
+        made,
+        name,
+        ending=form.solution.run if form and form.solution and is_solution else "",
+    )
     known = _with_code(claim, where, cubins, images)
     return replace(known, apart=(*of_description(held.description, name), *told))
 

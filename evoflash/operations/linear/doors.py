@@ -54,7 +54,7 @@ linear = LinearPortfolio.read(Path(__file__).parent)
 DOORS: Mapping[str, PythonDoor] = {
     "torch": PythonDoor(
         "A linear layer for PyTorch",
-        ("torch_linear",),
+        ("torch_memory", "torch_linear"),
         ("torch_linear", "Linear"),
         _USE,
         {},
@@ -63,7 +63,7 @@ DOORS: Mapping[str, PythonDoor] = {
     ),
     "portfolio": PythonDoor(
         "A linear layer for PyTorch",
-        ("torch_linear", "dispatch", "packaged", "linear_portfolio"),
+        ("torch_memory", "torch_linear", "dispatch", "packaged", "linear_portfolio"),
         ("linear_portfolio", "LinearPortfolio"),
         _PACKAGE,
     ),

@@ -4,6 +4,7 @@ The rest of evoflash reaches it through evoflash/operation.py alone, by its reco
 
     check_shapes    The shapes that kernels of paged attention are checked on, the same for all or drawn from
                     a seed
+    doors           What exported files say of paged attention
     form            The form of a call of paged attention
     inputs          The inputs that find out wrong kernels of paged attention, drawn from a seed of the run
     loop            How a kernel's walk over the keys cuts paged attention's work, for the performance model

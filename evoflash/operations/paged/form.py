@@ -14,10 +14,12 @@ import numpy as np
 
 from evoflash.launch import TensorMapSpec
 from evoflash.numerics import decode, encode
-from evoflash.operation import TensorSpec
+from evoflash.operation import LaunchForm, TensorSpec
 from evoflash.operations.call_form import CallError, CallStruct, Parameter, StructField
+from evoflash.operations.paged import doors
 from evoflash.operations.paged.workload import PagedWorkload, pages_needed
 from evoflash.paths import TEMPLATES
+from evoflash.runtime.attention_paged import PAGED, PAGED_SIZES
 
 ARGUMENTS = TEMPLATES / "lib" / "paged_args.h.j2"  # the struct's declaration
 INTERFACE = TEMPLATES / "lib" / "interface_paged.h.j2"
@@ -281,3 +283,31 @@ def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
     """What an exported launcher is made of. No kernel here takes tensor maps yet."""
     assert not tuple(maps), "the launcher encodes no tensor maps"
     return {**interface_names(), "maps": (), "parameters": PARAMETERS}
+
+
+def launch_arguments(*, has_workspace: bool) -> list[str]:
+    """Kind and name of each argument, in the words of launch.json: the struct has its place for scratch."""
+    return [each.in_launch for each in PARAMETERS]
+
+
+def contract(workload: PagedWorkload) -> dict[str, Any]:
+    """What launch.json says of the workloads that its kernel computes."""
+    names = workload.compile_key("any").names()
+    return {name: names[name] for name in _CONTRACT}
+
+
+_CONTRACT = (
+    *("dtype", "head_dim", "gqa_ratio", "rows", "page_unit"),
+    *("window", "softcap", "sink", "ragged", "invariant"),
+)
+LAUNCH_FORM = LaunchForm(
+    PAGED.name,
+    PAGED_SIZES,
+    launch_arguments,
+    contract,
+    doors.computes,
+    function="paged_attention",
+    doors=doors.DOORS,
+    solution=None,
+    no_door=doors.NO_DOOR,
+)

@@ -47,5 +47,6 @@ OPERATION = Operation(
     interface_names=form.interface_names,
     launcher=form.LAUNCHER,
     launcher_names=form.launcher_names,
+    launch_form=form.LAUNCH_FORM,
     problem_help=_PROBLEM_HELP,
 )

@@ -1,0 +1,330 @@
+"""A kernel of paged attention as a function of tensors that lie as engines lay them, without a GPU: the
+launch that is asked of the driver is carried out by the emulator on the tensors' own memory.
+"""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from exported_cases import exported  # noqa: E402
+from paged_cases import LAYOUTS, Asked, Pages, is_near  # noqa: E402
+from recording import sizes_of  # noqa: E402
+from tables import table_of_cases  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+from evoflash.emulator import launch as emulator  # noqa: E402
+from evoflash.exports.launch_json import artefact  # noqa: E402
+from evoflash.kernels import gxx  # noqa: E402
+from evoflash.kernels.renderer import render  # noqa: E402
+from evoflash.launch import LaunchConfig  # noqa: E402
+from evoflash.operations.paged.form import LAYOUT  # noqa: E402
+from evoflash.runtime import torch_memory, torch_paged  # noqa: E402
+from evoflash.runtime.launch import Kernel, Refused  # noqa: E402
+from evoflash.runtime.paged_adapters import flash_attn_varlen, flashinfer_run, flashinfer_wrapper  # noqa: E402
+from evoflash.runtime.torch_paged import PagedAttention  # noqa: E402
+
+PLAIN, FULL, ANY = "pages", "ragged pages with all features", "pages of any size"
+ROW = Asked([37, 0, 90])
+
+
+@cache
+def made(name):
+    return artefact(exported(name))
+
+
+@cache
+def library(name):
+    case = exported(name)
+    candidate = render(case.genome, case.problem.workloads[0].compile_key(case.gpu.arch), case.gpu)
+    return gxx.build(candidate.source, name=case.genome.family)
+
+
+class EmulatedKernel(Kernel):
+    """An exported kernel whose launches, as the recording driver is asked for them, the emulator runs."""
+
+    def __init__(self, name, recorder, memory):
+        super().__init__(made(name).description, made(name).images, driver=recorder.path)
+        recorder.expects(sizes_of(next(iter(made(name).description["images"].values()))))
+        self.recorder, self.memory, self.case, self.planned = recorder, memory, name, []
+
+    def zeros(self, size, *, device):
+        return self.memory.array("workspace", (size,), np.uint8, writable=True).ctypes.data
+
+    def plan(self, *arguments, device, **numbers):
+        plan = super().plan(*arguments, device=0, **numbers)
+        self.planned.append(plan)
+        return EmulatedPlan(plan, self)
+
+
+class EmulatedPlan:
+    def __init__(self, plan, kernel):
+        self.plan, self.kernel = plan, kernel
+        self.workspace_bytes, self.zeroed_bytes = plan.workspace_bytes, plan.zeroed_bytes
+
+    def launch(self, at, stream):
+        self.kernel.recorder.library.recording_clear()
+        self.plan.launch(at, stream)
+        (asked,) = self.kernel.recorder.launches()
+        (step,) = self.plan.steps
+        launch = LaunchConfig(
+            *(step.entry, step.grid, step.block, step.shared_bytes, self.workspace_bytes, step.cluster),
+            zeroed_bytes=self.zeroed_bytes,
+        )
+        args = np.frombuffer(asked.arguments[0], LAYOUT)[0]
+        assert emulator.run_launch(library(self.kernel.case), launch, [args]).reports == ()
+
+
+@pytest.fixture
+def memory():
+    with emulator.Memory() as found:
+        yield found
+
+
+@pytest.fixture
+def tensor(memory, monkeypatch):
+    """What makes tensors in the emulator's memory, those of the functions under test too."""
+
+    def make(shape, dtype):
+        of = {2: np.int16, 4: np.int32}[dtype.itemsize]
+        array = memory.array("tensor", (max(1, math.prod(shape)),), of, writable=True)
+        return torch.from_numpy(array)[: math.prod(shape)].view(dtype).view(*shape)
+
+    def new_empty(like, shape, dtype=None):
+        return make(shape, dtype or like.dtype).fill_(math.nan)
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", new_empty)
+    monkeypatch.setattr(torch_paged, "_where_trouble", lambda tensors: "")
+    monkeypatch.setattr(torch_paged, "device_now", lambda: -1)
+    monkeypatch.setattr(torch_memory, "_is_captured", lambda: False)
+    return make
+
+
+@pytest.fixture
+def attend(recorder, memory, tensor):
+    return lambda name: PagedAttention(EmulatedKernel(name, recorder, memory))
+
+
+def called(attend, pages, layout, engine):
+    """Output and natural LSE (rows, heads), by an engine's argument list."""
+    cache, a = pages.cache(layout), pages.asked
+    is_hnd = layout.endswith("HND")
+    match engine:
+        case "paged_attention":
+            k, v = (cache, None) if isinstance(cache, torch.Tensor) else cache
+            return attend(
+                *(pages.q, k, v, pages.table, pages.lengths),
+                layout="HND" if is_hnd else "NHD",
+                page_size=a.page,
+                out=pages.out,
+                return_lse=True,
+            )
+        case "flash_attn_varlen_func":
+            k, v = cache.unbind(1) if isinstance(cache, torch.Tensor) else cache
+            if k.dim() == 3:  # as SGLang does
+                k, v = (each[: pages.pages * a.page].view(-1, a.page, *each.shape[1:]) for each in (k, v))
+            k, v = (each.transpose(1, 2) if is_hnd else each for each in (k, v))
+            out, lse = flash_attn_varlen(attend)(
+                *(pages.q, k, v),
+                max_seqlen_q=max(a.each_rows),
+                cu_seqlens_q=pages.q_indptr,
+                max_seqlen_k=max(a.lengths),
+                seqused_k=pages.lengths,
+                softmax_scale=a.head_dim**-0.5,
+                causal=True,
+                window_size=[a.window, 0 if a.window >= 0 else -1],
+                softcap=a.softcap,
+                block_table=pages.table,
+                return_softmax_lse=True,
+                out=pages.out,
+                s_aux=pages.sinks,
+                fa_version=3,
+            )
+            return out, lse.t()
+        case "flashinfer":
+            cache = cache if isinstance(cache, torch.Tensor) or cache[0].dim() == 4 else None
+            wrapper = flashinfer_wrapper(attend)(torch.empty(1), "HND" if is_hnd else "NHD")
+            sizes = a.heads, a.kv_heads, a.head_dim, a.page
+            wrapper.plan(pages.indptr, pages.indices, pages.last, *sizes, q_data_type=a.dtype)
+            out, lse = wrapper.run(pages.q, cache, return_lse=True)
+            return out, lse * math.log(2)
+
+
+@pytest.mark.parametrize("engine", ["paged_attention", "flash_attn_varlen_func", "flashinfer"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_cache_is_read_as_an_engine_lays_it(layout, engine, attend, tensor):
+    if (layout, engine) == ("slots", "flashinfer"):
+        pytest.skip("FlashInfer takes pages alone")
+    pages = Pages(ROW, tensor)
+
+    out, lse = called(attend(PLAIN), pages, layout, engine)
+
+    right, right_lse = pages.right()
+    assert is_near(out, right)
+    assert (out[1] == 0).all(), "an empty sequence has zeros"
+    assert torch.equal(lse.isinf(), right_lse.isinf())
+    assert torch.allclose(lse[[0, 2]].double(), right_lse[[0, 2]], atol=2e-3)
+
+
+@pytest.mark.parametrize("layout", ["NHD", "slots"])
+def test_pages_may_be_of_one_key(layout, attend, tensor):
+    pages = Pages(Asked([37, 0, 5], page=1), tensor)
+
+    out, _ = called(attend(ANY), pages, layout, "paged_attention")
+
+    assert is_near(out, pages.right()[0])
+
+
+def test_windows_caps_sinks_and_rows_of_each_sequence_are_those_of_the_engine(attend, tensor):
+    asked = Asked(
+        [90, 4, 0, 50], rows=[4, 1, 2, 3], dtype=torch.bfloat16, window=20, softcap=15.0, has_sinks=True
+    )
+    pages = Pages(asked, tensor)
+
+    out, lse = called(attend(FULL), pages, "rows of 2 D", "flash_attn_varlen_func")
+
+    right, right_lse = pages.right()
+    assert is_near(out, right, of=2e-2)
+    assert torch.allclose(lse.double(), right_lse, atol=2e-2)
+
+
+def test_rows_that_an_engine_pads_a_batch_with_are_nobodys(attend, tensor):
+    asked = Asked([60, 33], rows=[2, 3], dtype=torch.bfloat16, window=20, softcap=15.0, has_sinks=True)
+    pages = Pages(asked, tensor)
+    more = {"window_left": 20, "softcap": 15.0, "sinks": pages.sinks, "q_indptr": pages.q_indptr}
+    q, out = (pages.copied(torch.cat([each, each, each])) for each in (pages.q, pages.out))
+
+    attend(FULL)(q, *pages.cache("NHD"), pages.table, pages.lengths, out=out, max_seq_q=3, **more)
+
+    assert is_near(out[:5], pages.right()[0], of=2e-2)
+    assert out[5:].isnan().all()
+
+
+def test_one_head_and_one_sequence_have_any_strides(attend, tensor):
+    pages = Pages(Asked([70], heads=4, kv_heads=1), tensor)
+    odd = {1: 7}
+
+    def with_odd_strides(each):
+        strides = [odd.get(size, stride) for size, stride in zip(each.shape, each.stride(), strict=True)]
+        return each.as_strided(each.shape, strides)
+
+    k, v = pages.cache("NHD")
+    q, table = with_odd_strides(pages.q), with_odd_strides(pages.table)
+    out = attend(PLAIN)(q, with_odd_strides(k), with_odd_strides(v), table, pages.lengths)
+
+    assert is_near(out, pages.right()[0])
+
+
+def test_lengths_change_between_calls_and_shapes_share_a_plan(attend, tensor):
+    function, room = attend(PLAIN), 6
+    for turn, lengths in enumerate(([37, 0, 90], [0, 0, 0], [96, 1, 16], [16, 17, 15], [0, 96, 0])):
+        pages = Pages(Asked(lengths), tensor, columns=room, seed=turn)
+        k, v = (
+            torch.cat([each, each.new_empty((20 - len(each), *each.shape[1:]))])
+            for each in pages.cache("NHD")
+        )
+        k, v = pages.copied(k), pages.copied(v)
+        out = function(pages.q, k, v, pages.table, pages.lengths)
+        assert is_near(out, pages.right()[0]), lengths
+
+    assert len({id(plan) for plan in function.kernel.planned}) == 1
+
+
+def test_flashinfers_buffers_are_what_captured_calls_read(attend, tensor):
+    first, then = (Pages(Asked(lengths), tensor, seed=8) for lengths in ([37, 5, 90], [12, 0, 70]))
+    buffers = tensor((4,), torch.int32), tensor((30,), torch.int32), tensor((3,), torch.int32)
+    names = "paged_kv_indptr_buffer", "paged_kv_indices_buffer", "paged_kv_last_page_len_buffer"
+    wrapper = flashinfer_wrapper(attend(PLAIN))(
+        torch.empty(1), "NHD", use_cuda_graph=True, **dict(zip(names, buffers, strict=True))
+    )
+    for pages in (first, then):
+        wrapper.plan(pages.indptr, pages.indices, pages.last, 8, 2, 64, 16, sm_scale=0.125)
+        out = wrapper.run(pages.q, pages.cache("NHD"), k_scale=1.0, v_scale=2.0)
+        assert is_near(out, 2 * pages.right()[0])
+    assert wrapper._planned["indptr"] is buffers[0]
+    with pytest.raises(Refused, match="no more and no fewer"):
+        wrapper.plan(first.indptr[:2], first.indices, first.last[:1], 8, 2, 64, 16)
+
+
+def test_flashinfers_run_is_a_function_too(attend, tensor):
+    pages = Pages(ROW, tensor)
+
+    out = flashinfer_run(attend(PLAIN))(
+        pages.q,
+        pages.cache("one tensor"),
+        indptr=pages.indptr,
+        indices=pages.indices,
+        last_page_len=pages.last,
+    )
+
+    assert is_near(out, pages.right()[0])
+
+
+def tensors(*, dtype="float16", heads=8, kv_heads=2, d=64, page=16, batch=3, rows=3):
+    of = getattr(torch, dtype)
+    q, k, v = (torch.zeros(shape, dtype=of) for shape in ((rows, heads, d), *[(9, page, kv_heads, d)] * 2))
+    return [q, k, v, torch.zeros(batch, 4, dtype=torch.int32), torch.zeros(batch, dtype=torch.int32)]
+
+
+@table_of_cases()
+def test_what_the_kernel_does_not_compute_is_refused_in_one_line(changes, how, complaint, attend):
+    given = {
+        name: torch.zeros(value["shape"], dtype=getattr(torch, value["dtype"]))
+        if isinstance(value, dict)
+        else value
+        for name, value in (how or {}).items()
+    }
+    positional = tensors(**changes)
+    if "kv_lengths" in given:
+        positional[4] = given.pop("kv_lengths") or None
+    if "page_table" in given:
+        positional[3] = given.pop("page_table")
+    with pytest.raises(Refused, match=complaint) as refused:
+        attend(PLAIN)(*positional, **given)
+    assert "\n" not in str(refused.value)
+
+
+@table_of_cases()
+def test_what_an_engine_asks_for_and_the_kernel_has_not_is_refused(how, complaint, attend):
+    q, k, v, table, lengths = tensors()
+    usual = {
+        "max_seqlen_q": 1,
+        "cu_seqlens_q": torch.arange(4, dtype=torch.int32),
+        "max_seqlen_k": 64,
+        "seqused_k": lengths,
+        "block_table": table,
+        "causal": True,
+    }
+    with pytest.raises(Refused, match=complaint) as refused:
+        flash_attn_varlen(attend(PLAIN))(q, k, v, **{**usual, **how})
+    assert "\n" not in str(refused.value)
+
+
+@cache
+def function():
+    return PagedAttention(Kernel(made(PLAIN).description, made(PLAIN).images))
+
+
+def test_tensors_on_the_host_are_refused():
+    with pytest.raises(Refused, match="on cpu: move them to one GPU"):
+        function()(*tensors())
+
+
+def test_a_compiler_is_told_the_shape_of_the_output():
+    with FakeTensorMode():
+        given = [torch.empty(each.shape, dtype=each.dtype, device="cuda") for each in tensors()]
+
+        out, lse = function()(*given, return_lse=True)
+
+    assert (out.shape, out.dtype, out.device.type) == ((3, 8, 64), torch.float16, "cuda")
+    assert (lse.shape, lse.dtype) == ((3, 8), torch.float32)
+
+
+def test_equal_kernels_have_one_operator_and_others_another():
+    again = PagedAttention(Kernel(made(PLAIN).description, made(PLAIN).images))
+
+    assert again.name == function().name
+    assert again.name != PagedAttention(Kernel(made(ANY).description, made(ANY).images)).name
