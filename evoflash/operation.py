@@ -435,7 +435,7 @@ def most_workspace_bytes(workload: Workload) -> int:
     return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS
 
 
-def known() -> tuple[Operation, ...]:
+def all_in_words() -> tuple[Operation, ...]:
     """All that say how their problems are written, the default one first."""
     names = sorted(_modules(), key=lambda name: (name != DEFAULT, name))
     return tuple(operation for operation in map(load, names) if operation.problem_help)
