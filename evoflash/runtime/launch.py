@@ -4,7 +4,7 @@
     plan = kernel.plan((batch, heads, kv_heads, seq_q, seq_kv), strides, device=0)  # of an attention kernel
     plan.launch(q, k, v, o, lse, workspace, stream)
     plan = kernel.plan((m, n, k), strides, device=0)  # of a kernel of the linear layer
-    plan.launch(x, w, w_scale, residual, y, bias, workspace, stream)
+    plan.launch((x, w, w_scale, residual, y), bias, workspace, stream)
 
 Owns no device memory: tensors and workspace are the caller's. Kernels run in the device's primary context,
 which is that of the CUDA runtime, of PyTorch and of CuPy; it and the modules are kept for the process's life.
