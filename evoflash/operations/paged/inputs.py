@@ -170,6 +170,18 @@ def _ordinary(drawn: _Draw, rng: np.random.Generator) -> None:
     """N(0, 1): the ordinary case, whose errors are pooled."""
 
 
+_MANY = 1 << 24  # numbers: from here on drawing each would take seconds
+_POOL = (1 << 22) + 1237  # no multiple of a page: that the numbers come again makes no two pages the same
+
+
+def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> Single:
+    """N(0, 1); of very many numbers those of a pool, over and over."""
+    size = int(np.prod(shape))
+    if size <= _MANY:
+        return standard_normal(shape, rng)
+    return np.resize(standard_normal((_POOL,), rng), size).reshape(shape)
+
+
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Single:
     return rng.choice(np.array([-1, 1], np.float32), shape)
 
@@ -264,7 +276,9 @@ def _apart(drawn: _Draw, rng: np.random.Generator) -> None:
     """Values of another size for each page and head: a neighbour's page, head or stride shows at once."""
     pages, heads = drawn.v.shape[:2]
     sizes = 2.0 ** ((np.arange(pages)[:, None] * 3 + np.arange(heads) * 5) % 8)
-    drawn.v = np.abs(drawn.v) / np.float32(4) + np.float32(1)
+    np.abs(drawn.v, out=drawn.v)
+    drawn.v /= 4
+    drawn.v += 1
     drawn.v *= sizes[:, :, None, None].astype(np.float32)
     drawn.q = np.repeat(drawn.q[..., :1], drawn.workload.head_dim, axis=-1) / np.float32(4)
 
@@ -386,8 +400,8 @@ def draw(name: str, workload: PagedWorkload, *, seed: int) -> PagedInputs:
     drawn = _Draw(
         w,
         standard_normal((w.total_q, w.heads, w.head_dim), rng),
-        standard_normal(pool, rng),
-        standard_normal(pool, rng),
+        _normal(pool, rng),
+        _normal(pool, rng),
         standard_normal((w.heads,), rng),
         rows,
         keys,
@@ -478,7 +492,7 @@ def timed_inputs(workload: PagedWorkload, *, sets: int, rng: np.random.Generator
     w, step = workload, 4096 + 8
     shape = (pool_pages(w), w.kv_heads, w.page, w.head_dim)
     size = int(np.prod(shape))
-    bits = encode(standard_normal((size + 2 * sets * step,), rng), w.dtype)
+    bits = encode(_normal((size + 2 * sets * step,), rng), w.dtype)
     found = []
     for at in range(sets):
         rows, keys = _query_rows(w, rng), _as_asked(w, rng)

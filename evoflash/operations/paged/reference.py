@@ -16,7 +16,7 @@ from evoflash.operations.paged.form import scale
 from evoflash.operations.paged.inputs import PagedInputs, PlacedSequence, sequences_of
 from evoflash.operations.paged.workload import PagedWorkload
 
-_MOST = 1 << 27  # elements of K that a sample reads
+_MOST = 1 << 25  # elements of K that a sample reads
 _SAMPLE_ROWS = 8
 
 
