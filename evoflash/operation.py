@@ -110,7 +110,7 @@ class TensorSpec:
     # has ended may read it at once, and no other input.
     is_constant: bool = False
     # Another order of its axes in memory that kernels must take, with so many elements behind each row (a
-    # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only.
+    # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only. Of rows the columns stay last.
     spread: tuple[int, ...] = ()
     gap: int = 16
 
@@ -277,6 +277,33 @@ class EmulatedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class PythonDoor:
+    """How an operation's kernels are a function of a library's arrays, in the files that are exported."""
+
+    title: str  # "Attention for PyTorch"
+    modules: tuple[str, ...]  # of evoflash.runtime, behind those that launch; each imports those before it
+    maker: tuple[str, str]  # a module and its class, which makes the function of a launch.Kernel
+    use: str  # a comment for people, at a file's head; it is a {module}
+    offers: Mapping[str, str] = field(default_factory=dict)  # what else a file gives, and its module
+    hub_use: str = ""  # how a folder for Hugging Face's hub is used, of `kernel`, and a signature
+    signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SolutionForm:
+    """A kernel as a Solution of FlashInfer's formats, which is one Python file with a function `run`."""
+
+    door: str  # the library whose arrays `run` is given
+    run: str  # Python that defines it, of the door's function
+    definition: Callable[[Any], dict[str, Any]]  # of a workload: the problem that is solved; or UsageError
+    # (workload) -> those whose compiled kernels are in the file, as far as the genome is valid for them
+    variants: Callable[[Any], Sequence[Workload]]
+    is_destination_passed: bool  # whether `run` is given its outputs, as flashinfer-bench wants by default
+    # Why FlashInfer must not send its calls to such a Solution, in one line; empty: it may.
+    not_routed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchForm:
     """How evoflash.runtime launches an operation's kernels, as launch.json says it."""
 
@@ -284,6 +311,28 @@ class LaunchForm:
     sizes: tuple[str, ...]  # of Workload.names() those that launch.json's expressions are of
     arguments: Callable[..., list[str]]  # (has_workspace=) -> kind and name of each argument of a kernel
     contract: Callable[[Any], dict[str, Any]]  # of a workload: those like it that its kernel computes
+    computes: Callable[[Mapping[str, Any]], str]  # the same in words, of the contract
+    function: str  # what exported files call it: "attention"
+    doors: Mapping[str, PythonDoor]  # by library: "torch", "cupy"
+    solution: SolutionForm
+    no_door: Mapping[str, str] = field(default_factory=dict)  # what to use in the place of one that is not
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchForm:
+    """What a portfolio's dispatcher tells an operation's shapes apart by."""
+
+    names: tuple[str, ...]  # of the compile key: a shape gets none of another's kernels
+    sizes: Callable[[Any], tuple[int, int, int]]  # of a workload: what its bucket is of
+    ask: Callable[[Any, tuple[Any, ...], Any], int]  # (dispatcher, values of names, workload) -> kernel
+    between: Callable[[Any, Any, float], Any]  # the workload at that part of the way from one to another
+    served: Callable[[Any], Any]  # the workload as which the dispatcher serves one
+    part: Callable[[Any], Any]  # of a workload: what the emulator runs in its place
+    why_not: Callable[[Any], str]  # no dispatcher can choose for a workload; empty: it can
+    folder: Callable[[Mapping[str, Any]], str]  # of a compile key's names: what its kernel's folder says
+    columns: Callable[[Any], dict[str, str]]  # of a workload: its sizes in a table for people
+    libraries: tuple[str, ...]  # that are timed beside the fastest kernel
+    library: tuple[str, str]  # what computes the rest, and its title in a table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -297,6 +346,9 @@ class Operation:
     parse: Callable[[str], Workload]  # a workload from its text without "name:"; or UsageError
     compile_key: Callable[..., CompileKey]  # the class: a dataclass of texts, numbers and truth values
     probe: Workload  # an ordinary small one, with which templates are tried when they are loaded
+
+    # How its problems are written, in lines for people.
+    problem_help: str = field(default="", kw_only=True)
 
     # ---- the call
     tensors: Callable[[Any], tuple[TensorSpec, ...]]  # of a workload: inputs first, then outputs
@@ -350,6 +402,7 @@ class Operation:
     launcher: Path  # a Jinja template of the exported file's host part, behind the kernel
     launcher_names: Callable[[Iterable[Any]], Mapping[str, Any]]  # of tensor maps: what else it sees
     launch_form: LaunchForm | None = field(default=None, kw_only=True)  # None: it is exported as C++ alone
+    portfolio: DispatchForm | None = field(default=None, kw_only=True)  # None: no portfolio is made of it
 
 
 DEFAULT = "attention"  # of problems and templates that name none
@@ -391,6 +444,12 @@ def most_workspace_bytes(workload: Workload) -> int:
     outputs = (spec for spec in operation.tensors(workload) if spec.role != "input")
     further = operation.further_scratch(workload) if operation.further_scratch else 0
     return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS + further
+
+
+def all_in_words() -> tuple[Operation, ...]:
+    """All that say how their problems are written, the default one first."""
+    names = sorted(_modules(), key=lambda name: (name != DEFAULT, name))
+    return tuple(operation for operation in map(load, names) if operation.problem_help)
 
 
 def default() -> Operation:

@@ -80,7 +80,7 @@ def test_a_problem_of_another_operation_says_so_and_is_read_back_from_its_own_te
     [
         (
             "scaled_cpy:rows=1,columns=8",
-            "no operation is called 'scaled_cpy': known are attention, linear, scaled_copy",
+            "no operation is called 'scaled_cpy': known are attention, linear, paged_attention, scaled_copy",
         ),
         ("scaled_copy:rows=1", "write rows=,columns="),
         (f"{TEXT}+mission", "mixes operations"),

@@ -23,6 +23,7 @@ from evoflash.kernels.family import known_families, load_family
 from evoflash.kernels.header import body_of, gene_notes
 from evoflash.kernels.standalone import export_kernel, genome_of
 from evoflash.operations.attention.workload import NAMED, AttentionKey
+from evoflash.operations.paged.workload import NAMED as PAGED
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
@@ -203,7 +204,7 @@ def test_every_commands_summary_stands_whole_in_the_help_at_80_columns(shown):
 
 
 def test_every_named_problem_is_listed_and_says_what_it_is():
-    assert set(catalogue.NAMED_PROBLEMS) == set(NAMED)
+    assert set(catalogue.NAMED_PROBLEMS) == {*NAMED, *PAGED}
     assert all(catalogue.NAMED_PROBLEMS.values())
 
 

@@ -51,7 +51,7 @@ def _with_reference(runs: Sequence[OneRun]) -> Iterator[str]:
     yield f"Inputs: {', '.join(sorted({one.inputs for one in judged}))}."
     strided = sum(one.run.is_strided for one in judged)
     rescaled = sum(one.run.is_rescaled for one in judged)
-    scale = f", another scale in {_count(rescaled, 'run')}" if rescaled else ""  # a linear layer has none
+    scale = f", another scale in {_count(rescaled, 'run')}" if rescaled else ""  # not every operation has one
     yield f"Tensors that are not dense in {_count(strided, 'run')}{scale}."
 
 

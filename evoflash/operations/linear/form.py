@@ -1,6 +1,6 @@
 """The form of a call of the linear layer: its tensors, its arguments, and what exports say of both.
 
-One description for the emulator, the GPU and exported launchers in C++. Launches nothing.
+One description for the emulator, the GPU, exported launchers in C++ and launch.json. Launches nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 
 from evoflash.launch import TensorMapSpec
-from evoflash.operation import TensorSpec
-from evoflash.operations.call_form import CallError, CallStruct, Parameter, StructField, scalars
-from evoflash.operations.linear.workload import BLOCK, LinearWorkload
+from evoflash.operation import LaunchForm, TensorSpec
+from evoflash.operations.call_form import (
+    CallError,
+    CallStruct,
+    Parameter,
+    StructField,
+    parameters_of,
+    scalars,
+)
+from evoflash.operations.linear import doors
+from evoflash.operations.linear.workload import BLOCK, ROW_CLASSES, LinearWorkload
 from evoflash.paths import TEMPLATES
 from evoflash.runtime.description import stride_name
+from evoflash.runtime.linear_rows import ROW_SIZES, ROWS
 
 INTERFACE = TEMPLATES / "lib" / "interface_linear.h.j2"
 LAUNCHER = TEMPLATES / "lib" / "launcher_linear.cu.j2"
@@ -128,3 +137,33 @@ def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
     """The kernel's parameters in the launcher's words. No kernel here takes tensor maps yet."""
     assert not tuple(maps), "the launcher encodes no tensor maps"
     return {**interface_names(), "maps": (), "parameters": PARAMETERS, "block": BLOCK}
+
+
+def launch_arguments(*, has_workspace: bool) -> list[str]:
+    """Kind and name of each argument, in the words of launch.json."""
+    return [each.in_launch for each in parameters_of(PARAMETERS, has_workspace=has_workspace)]
+
+
+def contract(workload: LinearWorkload) -> dict[str, Any]:
+    """What launch.json says of the workloads that its kernel computes."""
+    rows = next(known for known in ROW_CLASSES if known >= workload.m)
+    return {
+        "dtype": workload.weights,
+        "most_rows": rows,
+        "block": BLOCK,
+        "bias": workload.bias,
+        "residual": workload.residual,
+    }
+
+
+LAUNCH_FORM = LaunchForm(
+    ROWS.name,
+    ROW_SIZES,
+    launch_arguments,
+    contract,
+    doors.computes,
+    function="linear",
+    doors=doors.DOORS,
+    solution=doors.SOLUTION,
+    no_door=doors.NO_DOOR,
+)

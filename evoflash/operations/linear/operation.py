@@ -3,6 +3,7 @@
 from evoflash.operation import Operation
 from evoflash.operations.linear import form, inputs
 from evoflash.operations.linear.loop import consumers, work
+from evoflash.operations.linear.portfolio import PORTFOLIO
 from evoflash.operations.linear.preflight_runs import preflight_runs
 from evoflash.operations.linear.reference import expect, sample
 from evoflash.operations.linear.relations import relations
@@ -15,6 +16,11 @@ from evoflash.operations.linear.workload import (
     parse_workload,
 )
 
+_PROBLEM_HELP = """\
+A linear layer of a decoding step, y = x W^T with up to 64 rows: linear:m=1,n=1280,k=8192,dtype=fp8b128
+  m= n= k=         rows of x, rows of W, their length; or a layer's name for n and k, as 70b_tp8_qkv
+  dtype=bf16|fp8b128|fp8t   the type of W; bias and residual are added
+For example: linear:70b_tp8_qkv,m=8,dtype=fp8b128"""
 OPERATION = Operation(
     name="linear",
     parse=parse_workload,
@@ -41,4 +47,7 @@ OPERATION = Operation(
     interface_names=form.interface_names,
     launcher=form.LAUNCHER,
     launcher_names=form.launcher_names,
+    launch_form=form.LAUNCH_FORM,
+    portfolio=PORTFOLIO,
+    problem_help=_PROBLEM_HELP,
 )

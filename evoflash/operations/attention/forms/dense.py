@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 from evoflash.launch import TensorMapSpec
 from evoflash.numerics import Bits, decode, encode
 from evoflash.operation import LaunchForm, Output, Role, TensorSpec
+from evoflash.operations.attention import doors
 from evoflash.operations.attention.workload import AttentionWorkload
-from evoflash.operations.call_form import CallError, CallStruct, Parameter, StructField, scalars, taken
+from evoflash.operations.call_form import (
+    CallError,
+    CallStruct,
+    Parameter,
+    StructField,
+    parameters_of,
+    scalars,
+)
 from evoflash.paths import TEMPLATES
 from evoflash.runtime import attention_dense as runtime
 from evoflash.runtime.description import stride_name
@@ -220,7 +228,7 @@ def _map_in_words(given: TensorMapSpec) -> dict[str, str]:
 
 def launch_arguments(*, has_workspace: bool) -> list[str]:
     """Kind and name of each argument, in the words of launch.json: "q_batch" is "q_stride_batch" there."""
-    return [each.in_launch for each in taken(PARAMETERS, has_workspace=has_workspace)]
+    return [each.in_launch for each in parameters_of(PARAMETERS, has_workspace=has_workspace)]
 
 
 def contract(workload: AttentionWorkload) -> dict[str, Any]:
@@ -236,4 +244,13 @@ def contract(workload: AttentionWorkload) -> dict[str, Any]:
     }
 
 
-LAUNCH_FORM = LaunchForm(runtime.DENSE.name, runtime.SIZES, launch_arguments, contract)
+LAUNCH_FORM = LaunchForm(
+    runtime.DENSE.name,
+    runtime.SIZES,
+    launch_arguments,
+    contract,
+    doors.computes,
+    function="attention",
+    doors=doors.DOORS,
+    solution=doors.SOLUTION,
+)
