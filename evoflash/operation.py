@@ -110,7 +110,7 @@ class TensorSpec:
     # has ended may read it at once, and no other input.
     is_constant: bool = False
     # Another order of its axes in memory that kernels must take, with so many elements behind each row (a
-    # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only.
+    # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only. Of rows the columns stay last.
     spread: tuple[int, ...] = ()
     gap: int = 16
 
