@@ -135,6 +135,7 @@ def test_an_export_of_an_archived_kernel_says_where_it_was_measured(database, tm
     assert said["timings"][0]["basis"] == "archived: measured on NVIDIA H200, 2026-11-22"
     assert said["verified"]["basis"] == "archived"
     described = said | {
+        "operation": "attention",
         "kernel": {"values": {}, "family": "", "genome": ""},
         "contract": {
             "operation": "attention",
