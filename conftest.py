@@ -30,11 +30,11 @@ for _name in [name for name in os.environ if name.startswith("EVOFLASH_") and na
 os.environ["EVOFLASH_CONFIG"] = os.devnull
 
 # A busy machine takes longer than Hypothesis waits by default, and no test asserts times.
-settings.register_profile("evoflash", deadline=None)
-settings.load_profile("evoflash")
+settings.register_profile("default run", deadline=None, max_examples=30)
+settings.register_profile("full run", deadline=None)
 
 _NUMBERS = itertools.count()
-_SLOW_WEIGHT = 20  # a test that is marked slow takes as long as some twenty others
+_SLOW_WEIGHT = 100  # a test that is marked slow takes seconds, most others take hundredths of one
 GOLDEN = Path(__file__).parent / "tests" / "golden"
 NO_GPU = "needs a CUDA GPU: run `python -m pytest -m gpu` on a machine that has one"
 
@@ -65,6 +65,7 @@ class _Times:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("full run" if config.getoption("--full") else "default run")
     is_one_of_several = hasattr(config, "workerinput")  # of pytest-xdist: the first hears of all tests
     if (path := config.getoption("--times")) and not is_one_of_several:
         config.pluginmanager.register(_Times(path))

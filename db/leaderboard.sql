@@ -11,6 +11,11 @@ WITH scored AS (
         CASE WHEN e.n > 1 AND e.protocol <> 'model' THEN e.p90_us END AS p90_us,
         CASE WHEN e.protocol = 'model' THEN 0 ELSE e.n END AS n, g.version AS family_version,
         r.id AS run, r.problem, r.gpu, r.basis, r.seed, r.reported_flops,
+        -- What made it: versions, operators and extensions with their digests, kernels of the archive that its run
+        -- started from, runs that it learnt from. A JSON object, put together as both databases can.
+        '{"evoflash": "' || r.evoflash_version || '", "archive": ' || r.archive_json
+            || ', "learns_from": ' || r.learns_from_json || ', "learns_from_shipped": ' || r.learns_from_shipped_json
+            || ', "environment": ' || r.environment_json || '}' AS provenance_json,
         -- As evoflash/evaluation.py names a search.
         r.strategy
             || CASE WHEN r.preset = '' THEN '' ELSE ':' || r.preset END
@@ -70,7 +75,7 @@ SELECT
     c.registers, c.spill_bytes, c.smem_static_bytes, t.bound, t.model_version,
     j.rel_l2,                             -- the worst of all its checks
     t.energy_mj,                          -- of a call; NULL where it was not measured
-    t.strategy, t.seed, t.run, t.evaluation, t.values_json, t.created
+    t.strategy, t.seed, t.run, t.evaluation, t.values_json, t.created, t.provenance_json
 FROM tried AS t
 LEFT JOIN rivals AS v ON v.run = t.run AND v.place = 1 AND t.kind = 'candidate'
 LEFT JOIN compiled AS c ON c.evaluation_id = t.evaluation

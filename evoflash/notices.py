@@ -37,6 +37,12 @@ def say(message: str) -> None:
         listener(message)
 
 
+def count_of(number: int, noun: str) -> str:
+    """`1 shape`, `1,024 runs`, `2 strategies`: so many of what the noun names."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 @contextmanager
 def working(on: str) -> Iterator[None]:
     """Say what is being done where it takes longer than people like to wait without a word."""

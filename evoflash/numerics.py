@@ -49,7 +49,13 @@ def standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray
 
 Bits = NDArray[np.uint16]
 # How tensors of each type travel: floats of 8 and 16 bits as patterns.
-ARRAY_TYPES: dict[str, Any] = {"e4m3": np.uint8, "fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}
+ARRAY_TYPES: dict[str, Any] = {
+    "e4m3": np.uint8,
+    "fp16": np.uint16,
+    "bf16": np.uint16,
+    "fp32": np.float32,
+    "int32": np.int32,
+}
 Floats = NDArray[np.floating[Any]]
 
 _LEAST_NORMAL = np.float32(2.0**-14)  # of fp16

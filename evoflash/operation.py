@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Delivery = Literal["eager", "lazy", "random"]  # when an asynchronous copy's bytes arrive in the emulator
 Schedule = Literal["fifo", "random"]  # which thread of the emulator runs next
-ELEMENT_BYTES: Mapping[str, int] = {"e4m3": 1, "fp16": 2, "bf16": 2, "fp32": 4}
+ELEMENT_BYTES: Mapping[str, int] = {"e4m3": 1, "fp16": 2, "bf16": 2, "fp32": 4, "int32": 4}
 
 
 class CompileKey(Protocol):
@@ -104,7 +104,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     axes: tuple[str, ...]  # a mark for each axis, in reports of places: "b", "h", "row", "col"
     long_axes: tuple[str, ...]  # their names in full: "batch", "heads", "rows", "columns"
-    dtype: str  # "fp16", "bf16" or "fp32"; of inputs also "e4m3", 8-bit floats
+    dtype: str  # "fp16", "bf16" or "fp32"; of inputs also "e4m3", 8-bit floats, and "int32"
     is_optional: bool = False  # an output whose pointer may be null: the kernel then does not write it
     # An input that no kernel before a call writes, weights say: a launch that begins before the one before it
     # has ended may read it at once, and no other input.
@@ -243,6 +243,7 @@ class Loop:
     noted_pieces: int = 0  # that such a CTA notes and may come back to
     section: int = 0  # groups of rows that CTAs go through before the next such section; 0: no sections
     part_keys: int = 0  # items of a step that are masked at a time, apart from the rest; 0: all of them
+    grain: int = 1  # steps that one CTA takes together, where CTAs have equal shares of a list of steps
     emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's
 
 
@@ -276,6 +277,33 @@ class EmulatedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class PythonDoor:
+    """How an operation's kernels are a function of a library's arrays, in the files that are exported."""
+
+    title: str  # "Attention for PyTorch"
+    modules: tuple[str, ...]  # of evoflash.runtime, behind those that launch; each imports those before it
+    maker: tuple[str, str]  # a module and its class, which makes the function of a launch.Kernel
+    use: str  # a comment for people, at a file's head; it is a {module}
+    offers: Mapping[str, str] = field(default_factory=dict)  # what else a file gives, and its module
+    hub_use: str = ""  # how a folder for Hugging Face's hub is used, of `kernel`, and a signature
+    signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SolutionForm:
+    """A kernel as a Solution of FlashInfer's formats, which is one Python file with a function `run`."""
+
+    door: str  # the library whose arrays `run` is given
+    run: str  # Python that defines it, of the door's function
+    definition: Callable[[Any], dict[str, Any]]  # of a workload: the problem that is solved; or UsageError
+    # (workload) -> those whose compiled kernels are in the file, as far as the genome is valid for them
+    variants: Callable[[Any], Sequence[Workload]]
+    is_destination_passed: bool  # whether `run` is given its outputs, as flashinfer-bench wants by default
+    # Why FlashInfer must not send its calls to such a Solution, in one line; empty: it may.
+    not_routed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchForm:
     """How evoflash.runtime launches an operation's kernels, as launch.json says it."""
 
@@ -283,6 +311,28 @@ class LaunchForm:
     sizes: tuple[str, ...]  # of Workload.names() those that launch.json's expressions are of
     arguments: Callable[..., list[str]]  # (has_workspace=) -> kind and name of each argument of a kernel
     contract: Callable[[Any], dict[str, Any]]  # of a workload: those like it that its kernel computes
+    computes: Callable[[Mapping[str, Any]], str]  # the same in words, of the contract
+    function: str  # what exported files call it: "attention"
+    doors: Mapping[str, PythonDoor]  # by library: "torch", "cupy"
+    solution: SolutionForm
+    no_door: Mapping[str, str] = field(default_factory=dict)  # what to use in the place of one that is not
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchForm:
+    """What a portfolio's dispatcher tells an operation's shapes apart by."""
+
+    names: tuple[str, ...]  # of the compile key: a shape gets none of another's kernels
+    sizes: Callable[[Any], tuple[int, int, int]]  # of a workload: what its bucket is of
+    ask: Callable[[Any, tuple[Any, ...], Any], int]  # (dispatcher, values of names, workload) -> kernel
+    between: Callable[[Any, Any, float], Any]  # the workload at that part of the way from one to another
+    served: Callable[[Any], Any]  # the workload as which the dispatcher serves one
+    part: Callable[[Any], Any]  # of a workload: what the emulator runs in its place
+    why_not: Callable[[Any], str]  # no dispatcher can choose for a workload; empty: it can
+    folder: Callable[[Mapping[str, Any]], str]  # of a compile key's names: what its kernel's folder says
+    columns: Callable[[Any], dict[str, str]]  # of a workload: its sizes in a table for people
+    libraries: tuple[str, ...]  # that are timed beside the fastest kernel
+    library: tuple[str, str]  # what computes the rest, and its title in a table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -296,6 +346,9 @@ class Operation:
     parse: Callable[[str], Workload]  # a workload from its text without "name:"; or UsageError
     compile_key: Callable[..., CompileKey]  # the class: a dataclass of texts, numbers and truth values
     probe: Workload  # an ordinary small one, with which templates are tried when they are loaded
+
+    # How its problems are written, in lines for people.
+    problem_help: str = field(default="", kw_only=True)
 
     # ---- the call
     tensors: Callable[[Any], tuple[TensorSpec, ...]]  # of a workload: inputs first, then outputs
@@ -319,6 +372,8 @@ class Operation:
     # these as keywords of `arguments`; None: it takes none
     rescale: Callable[..., tuple[Any, Mapping[str, float]]] | None = field(default=None, kw_only=True)
     device_reference: DeviceReference | None = field(default=None, kw_only=True)
+    # (workload) -> bytes that a workspace may have beside parts of every result (most_workspace_bytes)
+    further_scratch: Callable[[Any], int] | None = field(default=None, kw_only=True)
 
     # ---- shapes to check a kernel on
     check_workloads: Callable[[Sequence[Any]], tuple[Workload, ...]]  # of compile keys; the cheapest first
@@ -347,12 +402,18 @@ class Operation:
     launcher: Path  # a Jinja template of the exported file's host part, behind the kernel
     launcher_names: Callable[[Iterable[Any]], Mapping[str, Any]]  # of tensor maps: what else it sees
     launch_form: LaunchForm | None = field(default=None, kw_only=True)  # None: it is exported as C++ alone
+    portfolio: DispatchForm | None = field(default=None, kw_only=True)  # None: no portfolio is made of it
 
 
 DEFAULT = "attention"  # of problems and templates that name none
 _SHIPPED = {
     "attention": "evoflash.operations.attention.operation",
     "linear": "evoflash.operations.linear.operation",
+    "paged_attention": "evoflash.operations.paged.operation",
+}
+# Words of a problem that only this operation's have, which therefore need not name it; a last _ begins one.
+_WORDS = {
+    "paged_attention": ("page", "lengths", "window", "softcap", "sink", "ragged", "invariant", "serving_")
 }
 
 
@@ -376,15 +437,34 @@ _PARTS, _COUNTERS = 32, 4096  # of a workspace: results in float32, and bytes be
 
 def most_workspace_bytes(workload: Workload) -> int:
     """What a kernel may ask for as global scratch: 32 parts of every result, as of keys divided among so many
-    blocks, and 4096 bytes. More has room for the results of many calls.
+    blocks, and 4096 bytes, and what the operation allows beside these. More has room for the results of many
+    calls.
     """
-    outputs = (spec for spec in operation_of(workload).tensors(workload) if spec.role != "input")
-    return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS
+    operation = operation_of(workload)
+    outputs = (spec for spec in operation.tensors(workload) if spec.role != "input")
+    further = operation.further_scratch(workload) if operation.further_scratch else 0
+    return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS + further
+
+
+def known() -> tuple[Operation, ...]:
+    """All that say how their problems are written, the default one first."""
+    names = sorted(_modules(), key=lambda name: (name != DEFAULT, name))
+    return tuple(operation for operation in map(load, names) if operation.problem_help)
 
 
 def default() -> Operation:
     """The operation of problems and templates that name none."""
     return load(DEFAULT)
+
+
+def operation_of_words(text: str) -> Operation:
+    """The operation of a workload's text that names none: the one whose words it has, or the default one."""
+    words = [word.strip().partition("=")[0] for word in text.split(",")]
+    for name, known in _WORDS.items():
+        starts = tuple(word for word in known if word.endswith("_"))
+        if any(word in known or word.startswith(starts) for word in words):
+            return load(name)
+    return default()
 
 
 def _modules() -> dict[str, str]:

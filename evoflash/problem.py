@@ -2,11 +2,15 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 from evoflash import operation as registry
 from evoflash.errors import UsageError
 from evoflash.operation import CompileKey, Operation, Workload
 from evoflash.specs import GpuSpec
+
+# Every GPU of evoflash/specs/ multiplies more often than this while a byte comes from memory.
+_FLOPS_A_BYTE = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,14 @@ class Problem:
         flops = [workload.reported_flops for workload in self.workloads]
         # One value is itself: through exp and log its last digits would change.
         return flops[0] if len(flops) == 1 else math.exp(math.fsum(map(math.log, flops)) / len(flops))
+
+    @property
+    def streamed_bytes(self) -> float | None:
+        """The bytes that must be moved, where these bound the time and not the arithmetic; else None."""
+        if len(self.workloads) > 1:
+            return None
+        (workload,) = self.workloads
+        return workload.bytes_moved if workload.flops < _FLOPS_A_BYTE * workload.bytes_moved else None
 
     def compile_keys(self, arch: str) -> tuple[CompileKey, ...]:
         """Distinct keys in the order of the workloads; a genome is built once for each."""
@@ -71,4 +83,11 @@ def parse_workload(text: str) -> Workload:
 def operation_in(text: str) -> Operation:
     """The operation that the text of a workload or problem is about."""
     name, colon, _ = text.partition(":")
-    return registry.load(name.strip()) if colon else registry.default()
+    return registry.load(name.strip()) if colon else registry.operation_of_words(text.partition("+")[0])
+
+
+@cache
+def has_lse(workload: str) -> bool:
+    """Whether kernels write a number for each row of that workload, attention's logarithm of its sum."""
+    tensors = operation_in(workload).tensors(parse_workload(workload))
+    return any(tensor.role == "numbers" for tensor in tensors)

@@ -60,7 +60,7 @@ SETTINGS = (
     Setting("EVOFLASH_TEMPLATES", "templates", "folder", "none",
             "a folder of kernel families that is looked at before the shipped one and may replace its files"),
     Setting("EVOFLASH_OPERATIONS", "operations", "text", "none",
-            "operations besides attention: name=module, with commas between"),
+            "operations besides those that ship: name=module, with commas between"),
     Setting("EVOFLASH_QUIET", "quiet", "switch", "off", "no progress, no notes, one line of a search, as -q"),
     Setting("EVOFLASH_LOG", "log", "text", "warning", "the level of the log: debug, info, warning or error"),
     Setting("EVOFLASH_DEBUG", "debug", "switch", "off", "show the traceback of an unexpected error"),

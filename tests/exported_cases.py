@@ -13,11 +13,12 @@ from evoflash.specs import load_gpu
 
 # Family, problem and the genes that matter; the family's first values for all others.
 CASES = tomllib.loads((TESTS / "exports" / "cases.toml").read_text(encoding="utf-8"))
+LINEAR_CASES = tomllib.loads((TESTS / "exports" / "linear_cases.toml").read_text(encoding="utf-8"))
 
 
 def exported(name: str, gpu: str = "h200") -> ExportRequest:
     """The case of that name."""
-    family, text, values = (CASES[name][what] for what in ("family", "problem", "values"))
+    family, text, values = ({**CASES, **LINEAR_CASES}[name][what] for what in ("family", "problem", "values"))
     problem, spec = parse_problem(text), load_gpu(gpu)
     space = load_family(family).space(problem.compile_keys(spec.arch), spec)
     usual = {param.name: param.values[0] for param in space.params}

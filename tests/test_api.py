@@ -106,6 +106,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
         _ = evoflash.nonsense
 
 
+@pytest.mark.slow
 def test_the_examples_in_the_docstrings_are_true(result, database, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("EVOFLASH_DB", database)
     monkeypatch.chdir(tmp_path)
@@ -252,6 +253,7 @@ def test_export_writes_what_the_kernel_holds(result, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["kernel.cu", "kernel.cubin", "attention.py", "torch_op.py", "t4.json"])
+@pytest.mark.sample(3)
 def test_python_exports_the_bytes_that_the_command_writes(name, result, database, tmp_path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.mkdir()

@@ -49,6 +49,7 @@ def test_with_full_a_run_has_the_whole_product(project: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "kept"), [("abcdefgh", ["a", "c", "f"]), ("abc", ["a", "b", "c"]), ("ab", ["a", "b"])]
 )
+@pytest.mark.sample(1)
 def test_of_a_sampled_test_the_default_run_has_so_many_cases_evenly(
     project: Path, names: str, kept: list[str]
 ) -> None:

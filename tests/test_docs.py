@@ -9,7 +9,14 @@ from places import ROOT
 from evoflash.cli import program as cli
 from evoflash.strategies import STRATEGIES
 
-PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+SKILLS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "skills").rglob("*.md"))
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "AGENTS.md",
+    *SKILLS,
+    *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+)
 # Their commands and names are those of the day on which a record was made.
 HISTORIES = ("docs/h200.md", "docs/genes.md")
 OURS = ("evoflash", "templates", "mutations", "db", "scripts", "tests", "docs")

@@ -14,7 +14,8 @@ from places import ROOT
 import evoflash
 from evoflash.cli.program import app
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+SKILLS = sorted((ROOT / "skills").rglob("*.md"))  # for programs that use evoflash
+PAGES = (ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md")), *SKILLS)
 # Their lines are those of the day on which a record was made.
 HISTORIES = ("unseen.md", "h200.md", "genes.md")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -67,3 +68,19 @@ def test_python_of_a_page_compiles_and_names_what_evoflash_has(page: Path) -> No
 def test_nvcc_of_a_page_names_an_architecture_that_hopper_kernels_assemble_for(page: Path) -> None:
     calls = re.findall(r"nvcc [^`\n]*", page.read_text(encoding="utf-8"))
     assert [call for call in calls if re.search(r"-arch=(native|sm_90\b(?!a))", call)] == []
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in SKILLS if page.name == "SKILL.md"], ids=lambda page: page.parent.name
+)
+def test_a_skill_is_laid_out_as_the_published_format_asks(page: Path) -> None:
+    """agentskills.io: a folder called as the skill, a name and a description, a body that is soon read."""
+    head, body = re.fullmatch(r"---\n(.*?)\n---\n(.*)", page.read_text(encoding="utf-8"), re.DOTALL).groups()
+    fields = dict(line.split(": ", 1) for line in head.splitlines())
+
+    assert fields["name"] == page.parent.name
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", fields["name"])
+    assert 1 <= len(fields["description"]) <= 1024
+    assert len(fields.get("compatibility", "")) <= 500
+    assert set(fields) <= {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
+    assert len(body.split()) < 3000

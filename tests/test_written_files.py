@@ -117,6 +117,7 @@ def db(tmp_path_factory) -> str:
         "dashboard --no-serve -o {}.log",
     ],
 )
+@pytest.mark.sample(4)
 def test_each_command_keeps_an_edited_file_and_replaces_it_where_asked(db, tmp_path, words):
     arguments = [*words.format(tmp_path / "file").split(), "--db", db]
 
@@ -130,6 +131,28 @@ def test_each_command_keeps_an_edited_file_and_replaces_it_where_asked(db, tmp_p
     path.write_bytes(edited)
     assert (run(), path.read_bytes() == edited) == (2, True)
     assert (run("--force"), path.read_bytes() == edited) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("ladder --gpu l4 --problem mission --plot {}", "steps.svg"),
+        ("portfolio --problems docs/examples/serving-mix.txt --gpu l4 --export {}", "package/portfolio.json"),
+        ("benchmark-search --strategies uniform --seeds 1 --budget 1 -o {}", "compared.html"),
+        ("benchmark-search --strategies uniform --seeds 1 --budget 1 -o {}", "compared.json"),
+    ],
+)
+def test_commands_that_work_for_minutes_refuse_other_peoples_files_before_they_begin(tmp_path, words, name):
+    theirs = tmp_path / name
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("a day's work")
+    given = theirs.parent if theirs.parent != tmp_path else theirs
+
+    done = CliRunner().invoke(program(commands()), words.format(given).split())
+
+    assert isinstance(done.exception, UsageError)
+    assert f"{theirs} was not written by evoflash here" in str(done.exception)
+    assert (theirs.read_text(), list(theirs.parent.iterdir())) == ("a day's work", [theirs])
 
 
 @pytest.mark.parametrize("tables", [("studies",), ("studies", "runs")])

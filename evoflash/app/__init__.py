@@ -19,6 +19,7 @@ is to be said on the way goes through notices.
     leaderboard  Reads and ranks the leaderboard's rows of one database or several, and their Pareto front
     mix          Reads a file of shapes, and what each of them counts, for portfolios and searches
     new_files    Writes a family, operator, GPU or strategy to begin one's own from, as working files
+    objectives   The objectives of a search and the Pareto front of rows that have figures for them
     portfolio/   Chooses a few kernels for many shapes, with the rule that says which computes what
     recordings   Writes a database's outcomes as a recorded space, and compares strategies on such spaces
     repeats      Compares searches that were repeated with several seeds, by their best times so far

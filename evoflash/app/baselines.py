@@ -52,12 +52,14 @@ class BaselineTimes:
 
 
 def _row(name: str, timing: Timing, best_us: float) -> dict[str, Any]:
+    moved = parse_problem(timing.workload).streamed_bytes
     return {
         "name": name,
         "workload": timing.workload,
         "protocol": timing.protocol,
         "median_us": timing.median_us,
         "over_fastest": timing.median_us / best_us,
+        "gbps": moved / timing.median_us / 1e3 if moved else None,
         "tflops": parse_workload(timing.workload).reported_flops / timing.median_us / 1e6,
         "p10_us": timing.p10_us,
         "p90_us": timing.p90_us,

@@ -13,13 +13,14 @@ from typing import Any
 
 from evoflash.app.evaluate import emulate, measure_genomes
 from evoflash.app.export import cuda_of, request_of
+from evoflash.app.known import installed_versions, older_kernels
 from evoflash.app.mix import WeightedProblem
 from evoflash.app.runs import find_run
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_for
 from evoflash.errors import DeviceError, NoKernelError, UsageError
-from evoflash.evaluation import Basis, Evaluation
+from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.exports.exported import ExportRequest
 from evoflash.gpu.launcher import present_spec
 from evoflash.notices import say
@@ -133,7 +134,7 @@ def _stored_best(db: str, problem: str | None, gpu: str | None) -> Evaluation | 
     if not is_there(db):
         return None
     with open_store(db, read_only=True) as store:
-        return store.best(canonical(problem), canonical_gpu(gpu))
+        return store.best(canonical(problem), canonical_gpu(gpu), versions=installed_versions(store))
 
 
 def _say_who_has(problem: str | None, gpu: str | None, *, archive: bool) -> None:
@@ -151,8 +152,11 @@ def _say_who_has(problem: str | None, gpu: str | None, *, archive: bool) -> None
 
 def _find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluation:
     """The store's kernel for a problem and a GPU, by default its newest ones. NoKernelError without one."""
-    winner = store.best(canonical(problem), canonical_gpu(gpu))
+    versions = installed_versions(store)
+    winner = store.best(canonical(problem), canonical_gpu(gpu), versions=versions)
     if winner is None:
+        for each in older_kernels(store, versions, {}):
+            say(each.in_words(are_ranked=False))
         where = " ".join(x for x in (problem and f"for '{problem}'", gpu and f"on {gpu}") if x)
         raise NoKernelError(
             f"no correct kernel {where or 'yet'} in the database: run `evoflash search` first."
@@ -182,6 +186,7 @@ class KnownForProblem:
     problem: WeightedProblem
     stored: Evaluation | None
     archived: Champion | None
+    search: Run | None = None  # the newest of the database
 
     @property
     def is_known(self) -> bool:
@@ -196,7 +201,7 @@ class KnownForProblem:
         return self.archived or self.stored
 
     def as_dict(self) -> dict[str, Any]:
-        """The problem, and of its kernel the id, the family, the time in us and where it is from."""
+        """The problem, its kernel's id, family, time in us and where that is from; the newest search."""
         kernel, time_us, basis = self.kernel, None, None
         if isinstance(kernel, Champion):
             time_us, basis = kernel.us, "archived"
@@ -211,6 +216,7 @@ class KnownForProblem:
             "family": genome and genome.family,
             "time_us": time_us,
             "basis": basis,
+            "run": self.search and self.search.id,
         }
 
 
@@ -225,10 +231,21 @@ def best_of_each(
     found = []
     with ExitStack() as stack:
         store = stack.enter_context(open_store(db, read_only=True)) if is_there(db) else None
+        versions = installed_versions(store) if store else {}
         for each in problems:
-            stored = store.best(str(each.problem), spec.name) if store else None
-            found.append(KnownForProblem(each, stored, archived_for(str(each.problem), spec.name)))
+            stored = store.best(str(each.problem), spec.name, versions=versions) if store else None
+            archived = archived_for(str(each.problem), spec.name)
+            found.append(KnownForProblem(each, stored, archived, _newest_search(store, each, spec)))
     return tuple(found)
+
+
+def _newest_search(store: Store | None, problem: WeightedProblem, spec: GpuSpec) -> Run | None:
+    if store is None:
+        return None
+    try:
+        return find_run(store, problem=str(problem.problem), gpu=spec.name)
+    except NoKernelError:
+        return None
 
 
 def _problem_on_gpu(problem: str | None, gpu: str | None) -> str:

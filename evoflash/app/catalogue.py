@@ -35,6 +35,24 @@ NAMED_PROBLEMS = {
     "gqa4k_d128": "grouped queries: four query heads share a key/value head",
     "gqa8k_d128": "grouped queries, a long prompt",
     "decode8k": "decoding: one new query for each sequence, 8192 keys",
+    "serving_llama8b_b1_1k": "serving on pages, Llama 3.1 8B",
+    "serving_llama8b_b1_8k": "the same, a longer context",
+    "serving_llama8b_b8_4k": "the same, eight sequences",
+    "serving_llama8b_b64_4k": "the same, 64 sequences",
+    "serving_llama8b_sq4_b8_8k": "the same, four query rows: drafts",
+    "serving_llama70b_tp8_b32_32k": "Llama 3.1 70B over eight GPUs",
+    "serving_llama70b_tp4_b16_prod": "over four GPUs, lengths as in production",
+    "serving_qwen3_30b_b1_1k": "Qwen3 30B A3B",
+    "serving_qwen3_32b_tp2_b16_4k": "Qwen3 32B over two GPUs",
+    "serving_qwen35_35b_b8_16k": "Qwen3.5 35B A3B, head dimension 256",
+    "serving_gpt_oss_b32_8k": "gpt-oss 120B, sinks",
+    "serving_gpt_oss_b32_8k_w128": "its layers with a window of 128 keys",
+    "serving_gemma3_b16_16k_w1024": "Gemma 3 12B, a window of 1024 keys",
+    "serving_gemma3_b4_32k": "its layers without a window",
+    "serving_gemma2_b8_8k": "Gemma 2 9B, a cap of 50",
+    "serving_qwen25_7b_b8_2k": "Qwen2.5 7B, seven query heads a head of K",
+    "serving_tp8_skewed": "one long sequence, 15 short ones",
+    "serving_tp8_halves": "32 long sequences, 32 short ones",
 }
 
 
@@ -111,9 +129,9 @@ def _workload_name(text: str) -> str:
     short = re.sub(r"sq=(\d+),skv=\1(?!\d)", r"s=\1", text).replace(",dtype=fp16", "")
     marks = [word for word in short.split(",") if word == "causal" or word.startswith(("dtype=", "acc="))]
     for name in NAMED_PROBLEMS:
-        known = ",".join([name, *marks])
-        if canonical(known) == text:
-            return known
+        for known in (name, ",".join([name, *marks])):
+            if canonical(known) == text:
+                return known
     try:
         return short if canonical(short) == text else text
     except EvoflashError:  # a recording's, of another program

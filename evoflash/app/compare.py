@@ -16,8 +16,9 @@ from evoflash import operation as registry
 from evoflash.app.check import subject as check_subject
 from evoflash.app.check.own_kernel import read_kernel_file
 from evoflash.app.check.subject import genome_in, is_exported
-from evoflash.app.known import known_genome
-from evoflash.errors import EvoflashError, UsageError
+from evoflash.app.known import known_genome, stored_evaluations
+from evoflash.champions.evidence import has_order
+from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import Build, Status, Timing
 from evoflash.evaluators.prepare import prepare
 from evoflash.gpu import baselines, launcher
@@ -42,7 +43,7 @@ from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.notices import say, working
 from evoflash.operation import Workload
-from evoflash.problem import Problem, parse_problem
+from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 
@@ -310,7 +311,10 @@ def compare_by_name(
     DeviceError without a GPU, UsageError for a word that names no kernel, EvoflashError where one of them
     is not correct.
     """
-    spec = launcher.present_spec(None)
+    try:
+        spec = launcher.present_spec(None)
+    except DeviceError as error:
+        raise DeviceError(f"{error}{_estimates_in_words((first, second), problem, db)}") from None
     with working("compiling both kernels"):
         what, made = contenders((first, second), problem=problem, spec=spec, db=db, seed=seed)
     run = ComparisonRun(made, what, spec, seed, noise=noise.floor())
@@ -319,6 +323,32 @@ def compare_by_name(
     if outcome.failure:
         raise EvoflashError(f"no comparison: {outcome.failure}; `evoflash check` looks into a kernel.")
     return run, outcome
+
+
+def _estimates_in_words(words: Sequence[str], problem: str | None, db: str) -> str:
+    """What the model said of both kernels where they were estimated for one problem and GPU; else nothing.
+
+    It goes on from a line that ends in a full stop.
+    """
+    if not all(map(_GENOME_ID.fullmatch, words)):
+        return ""
+    both = [_estimates(word, canonical(problem), db) for word in words]
+    for place in both[0].keys() & both[1].keys():
+        first_us, second_us = (found[place] for found in both)
+        between = f" For {place[1]} the model estimates ~{first_us:.2f} us and ~{second_us:.2f} us"
+        if has_order([first_us, second_us], place[1], place[0]):
+            return f"{between}, which is farther apart than its error but no measurement."
+        return f"{between}: nearer than its error, so that it cannot order them."
+    return ""
+
+
+def _estimates(word: str, problem: str | None, db: str) -> dict[tuple[str, str], float]:
+    """In us, by problem and GPU."""
+    return {
+        (each.problem, each.gpu): each.score_us
+        for each in stored_evaluations(word, db)
+        if each.is_estimate and each.is_correct and each.score_us and problem in (None, each.problem)
+    }
 
 
 def _in_gpu_process(run: ComparisonRun) -> ComparisonResult:

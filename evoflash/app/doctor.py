@@ -15,7 +15,7 @@ from evoflash.gpu.timing import noise_floor as noise_floors
 from evoflash.gpu.timing.noise_floor import describe as describe_noise
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import known_families, load_family
-from evoflash.notices import say
+from evoflash.notices import count_of, say
 from evoflash.paths import cache_dir, check_cache_runs, default_database, writing_to_cache
 from evoflash.specs import known_gpus, load_gpu
 
@@ -133,7 +133,7 @@ def _processes() -> str:
         ending = pool.submit(os.getpid, timeout_s=_PROCESS_LIMIT_S).result()
     if ending.value is None:
         raise OSError(f"one that was begun gives no answer ({ending.reason}): free processor time and memory")
-    return f"can be started; {count} core{'s' if count > 1 else ''}"
+    return f"can be started; {count_of(count, 'core')}"
 
 
 def _writable(folder: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.app.check.subject import genome_in, is_exported
-from evoflash.app.known import known_genome
+from evoflash.app.known import installed_versions, known_genome
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.plan import where
 from evoflash.app.search.session import RunResult, counting, keep_pairs, result_of
@@ -223,7 +223,7 @@ def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: 
     """Measure the store's best estimates for a problem on this machine's GPU, as a run of its own."""
     with open_store(db) as store:
         spec, _ = where(gpu, "gpu")
-        estimates = store.estimates(canonical(problem), spec.name, top)
+        estimates = store.estimates(canonical(problem), spec.name, top, installed_versions(store))
         if not estimates:
             raise NoKernelError(f"no estimates for {spec.name} in the database: run `evoflash search` first.")
         what = parse_problem(problem or estimates[-1].problem)

@@ -218,7 +218,8 @@ def sentences(insights: Insights) -> Iterator[str]:
     said = [effect_words(each) for each in slower if each not in only]
     yield from _part(f"Values that were slower{mark}:", said)
     if unclear := len(insights.effects) - len(faster) - len(slower):
-        yield f"Of {unclear} other values no pairs of kernels tell whether they are faster or slower."
+        values = f"{unclear} other values" if unclear > 1 else "1 other value"
+        yield f"For {values} no pair of kernels tells faster from slower."
     yield from _part("Values that failed nearly always:", [nogood_words(each) for each in insights.nogoods])
     yield from _part(f"Operators whose children gained most{mark}:", _best_operators(insights.operators))
 

@@ -3,8 +3,10 @@
 Where several genomes, problems or GPUs would fit, a UsageError asks which is meant. Writes nothing.
 """
 
+import contextlib
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +16,31 @@ from evoflash.champions.evidence import archived_kernel
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.kernels.family import load_family
+from evoflash.notices import count_of, say
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, known_gpus, load_gpu
 from evoflash.store.database import is_there
 from evoflash.store.store import Store, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class OlderKernels:
+    """Kernels of a version of their family that evoflash no longer writes: their CUDA was another."""
+
+    family: str
+    version: int
+    installed: int
+    count: int
+
+    def in_words(self, *, are_ranked: bool) -> str:
+        """One line."""
+        of_version = f"version {self.version} of {self.family}, which is now at {self.installed}"
+        what = f"{count_of(self.count, 'kernel')} of {of_version}"
+        if are_ranked:
+            return f"Among these are {what}: they are not what evoflash writes today."
+        return f"Not ranked: {what}; search again, or `evoflash leaderboard --run N` shows them."
+
 
 Known = tuple[Genome, str, str]  # with the problem and the GPU that it was evaluated for
 
@@ -95,7 +117,9 @@ def _only(option: str, values: list[str], genome_id: str) -> str:
 
 
 def _valid(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Genome, Problem, GpuSpec]:
-    """UsageError where the genome is none of its family today, for this problem and GPU."""
+    """The genome there: where problem or GPU switch other genes on than it was made for, those have their
+    first value. UsageError where it is none of its family today.
+    """
     family = load_family(genome.family)
     family.check_computes(problem)
     if not family.supports(gpu):
@@ -107,11 +131,45 @@ def _valid(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Genome, Prob
             f"{genome.id} is of version {genome.version} of {family.name}, which is now at {family.version}: "
             "export it with the evoflash that evaluated it, or search again."
         )
-    if broken := space.violations(genome):
+    there = space.genome(genome.as_dict())
+    if broken := space.violations(there):
         raise UsageError(
             f"{genome.id} fails {', '.join(broken)} for '{problem}' on {gpu.name}: choose another."
         )
-    return genome, problem, gpu
+    if there != genome:
+        gained = [f"{name}={value}" for name, value in there.values if name not in genome.as_dict()]
+        lost = [name for name, _ in genome.values if name not in there.as_dict()]
+        changes = [
+            *(["with " + " ".join(gained)] if gained else []),
+            *(["without " + " ".join(lost)] if lost else []),
+        ]
+        say(f"{genome.id} is {there.id} for '{problem}' on {gpu.name}: {', '.join(changes)}.")
+    return there, problem, gpu
+
+
+def installed_versions(store: Store) -> dict[str, int]:
+    """Of the store's families that are installed here, the versions that evoflash writes today."""
+    found = {}
+    for name in store.families():
+        with contextlib.suppress(EvoflashError):  # one of somebody else's, or of a recording
+            found[name] = load_family(name).version
+    return found
+
+
+def older_kernels(
+    store: Store, versions: Mapping[str, int], where: Mapping[str, str | int]
+) -> tuple[OlderKernels, ...]:
+    """The correct kernels that are older than those versions, in runs of which all of `where` is true."""
+    conditions = " AND ".join(["TRUE", *(f"r.{name} = :{name}" for name in where)])
+    query = f"""SELECT g.family, g.version, COUNT(DISTINCT g.id)
+        FROM evaluations AS e JOIN runs AS r ON r.id = e.run_id JOIN genomes AS g ON g.id = e.genome_id
+        WHERE e.status = 'correct' AND e.duplicate_of IS NULL AND r.basis <> 'replayed' AND {conditions}
+        GROUP BY g.family, g.version ORDER BY g.family, g.version"""
+    return tuple(
+        OlderKernels(family, version, versions[family], count)
+        for family, version, count in store.query(query, where)[1]
+        if version < versions.get(family, 0)
+    )
 
 
 @dataclass(frozen=True, slots=True)

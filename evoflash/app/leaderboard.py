@@ -1,7 +1,7 @@
 """Reads and ranks the leaderboard's rows of one database or several, and their Pareto front. Shows nothing.
 
-db/leaderboard.sql ranks the rows of one database. A row is on the Pareto front unless another row is at least
-as good in every objective and better in one.
+db/leaderboard.sql ranks the rows of one database. Kernels of an older version of their family than evoflash
+has are left out, and counted.
 
 What the shipped archive measured stands before the estimates of the same problem and GPU, ranked by itself.
 
@@ -20,91 +20,24 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from evoflash.app.known import installed_versions, older_kernels
+from evoflash.app.objectives import OBJECTIVES, Objective, objectives_of, pareto_front
 from evoflash.app.runs import closing_database, cost_as_dict
 from evoflash.champions import ARCHIVED
 from evoflash.champions.evidence import archived_for
-from evoflash.errors import EvoflashError, UsageError, did_you_mean
+from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis
 from evoflash.kernels.family import load_family
 from evoflash.problem import canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import canonical_gpu, load_gpu
 from evoflash.store import run_edits
-from evoflash.store.schema import leaderboard_sql
+from evoflash.store.schema import leaderboard_sql, of_versions
 from evoflash.store.standing import ComputeCost, costs
 from evoflash.store.store import Store, open_store
-
-RowT = TypeVar("RowT", bound=Mapping[str, Any])
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """One thing to have less of."""
-
-    name: str  # as --objective has it
-    column: str  # of a row
-    header: str  # of a table
-    unit: str  # behind a figure
-
-
-OBJECTIVES: Mapping[str, Objective] = {
-    each.name: each
-    for each in (
-        Objective("latency", "score_us", "us", "us"),
-        Objective("error", "rel_l2", "rel L2", "rel L2"),  # the worst of all checks
-        Objective("registers", "registers", "regs", "registers"),  # a thread
-        Objective("spills", "spill_bytes", "spills", "bytes spilled"),  # as ptxas counts them
-        Objective("shared-memory", "smem_bytes", "smem B", "bytes of shared memory"),  # a block
-        Objective("energy", "energy_mj", "mJ", "mJ"),  # a call, of the whole board
-    )
-}
-LATENCY = (OBJECTIVES["latency"],)
-
-
-def objectives_of(text: str | None) -> tuple[Objective, ...]:
-    """`latency,registers` -> the objectives in that order; latency alone for None. UsageError otherwise."""
-    if text is None:
-        return LATENCY
-    names = [word.strip() for word in text.split(",")]
-    for name in names:
-        if name not in OBJECTIVES:
-            hint = did_you_mean(name, OBJECTIVES)
-            raise UsageError(f"--objective: '{name}' is none.{hint} Use {', '.join(OBJECTIVES)}.")
-    if len(set(names)) < len(names):
-        raise UsageError(f"--objective {text}: name each objective once.")
-    return tuple(OBJECTIVES[name] for name in names)
-
-
-def pareto_front(rows: Sequence[RowT], objectives: Sequence[Objective]) -> list[RowT]:
-    """The rows that no other row dominates, by the first objective, then by the next ones; less is better.
-
-    A row without a figure for one of the objectives is left out: nothing can be said of it. Rows with equal
-    figures do not dominate one another. ValueError without objectives.
-    """
-    if not objectives:
-        raise ValueError("a front has at least one objective")
-    known = [(figures, row) for row in rows if (figures := _figures(row, objectives)) is not None]
-    known.sort(key=lambda pair: pair[0])
-    front: list[tuple[tuple[float, ...], RowT]] = []
-    for figures, row in known:  # whoever dominates it sorts before it, and so does one on the front
-        if not any(_dominates(other, figures) for other, _ in front):
-            front.append((figures, row))
-    return [row for _, row in front]
-
-
-def _figures(row: Mapping[str, Any], objectives: Sequence[Objective]) -> tuple[float, ...] | None:
-    found = [row.get(objective.column) for objective in objectives]
-    if any(figure is None or figure != figure for figure in found):  # a NaN differs from itself
-        return None
-    return tuple(float(figure) for figure in found if figure is not None)
-
-
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
-
 
 RANKING = ("problem", "gpu", "basis")  # what shares a ranking; the basis may be ARCHIVED, too
 Ranking = tuple[str, ...]  # the values of these columns
@@ -120,24 +53,28 @@ class Rankings:
     known: Mapping[Ranking, int] = field(default_factory=dict)  # then: kernels that had all figures, and
     unknown: Mapping[Ranking, int] = field(default_factory=dict)  # those that lacked one
     has_replays: bool = False  # without a row: whether replayed ones would be there
+    older: tuple[str, ...] = ()  # lines on kernels of older versions of their families
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """One dict per row, keyed by column."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def with_genes(self) -> list[dict[str, Any]]:
-        """As as_dicts(), but with genes as `values` in place of their text."""
+        """As as_dicts(), but with genes as `values`, and what made the kernel as `provenance`, in place of
+        their texts.
+        """
         rows = self.as_dicts()
-        for row in rows:
-            genes = row.pop("values_json")
-            row["values"] = None if genes is None else json.loads(genes)
+        for row, name in ((row, name) for row in rows for name in ("values", "provenance")):
+            text = row.pop(f"{name}_json")
+            row[name] = None if text is None else json.loads(text)
         return rows
 
     def as_dict(
         self, costs: "Costs" = MappingProxyType({}), price_per_hour: float | None = None
     ) -> dict[str, Any]:
-        """`leaderboard`: rows by column, with genes as `values`; `runs`: what the runs of the rows took, by
-        their numbers, and their database where there are several; of a Pareto front its `objectives`.
+        """`leaderboard`: rows as with_genes() has them; `runs`: what the runs of the rows took, by their
+        numbers, and their database where there are several; of a Pareto front its `objectives`; `older`:
+        lines on kernels of older versions of their families, where there are some.
         """
         runs = [
             {
@@ -149,7 +86,8 @@ class Rankings:
             if run is not None  # an archived row has none
         ]
         front = {"objectives": [each.name for each in self.objectives]} if self.objectives else {}
-        return {"leaderboard": self.with_genes(), "runs": runs, **front}
+        older = {"older": list(self.older)} if self.older else {}
+        return {"leaderboard": self.with_genes(), "runs": runs, **front, **older}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +135,15 @@ def read_rankings(
 
     Outcomes of searches on recordings are no kernels of this database: they are ranked where `basis` says so.
     `only` leaves evaluations out before they are ranked; a ranking without a kernel of its family goes, too.
+    Kernels that are older than the installed version of their family rank where `only` names their run.
     """
     given = {"problem": problem, "gpu": gpu, "basis": None if basis is None else basis.value}
     where = {name: value for name, value in given.items() if value is not None}
     usual = [] if basis else ["basis <> 'replayed'"]
     conditions = " AND ".join(["rank <= :top", *usual, *(f"{name} = :{name}" for name in where)])
-    board = leaderboard_sql(*(_CONDITIONS[name] for name in only.parameters))
+    versions = installed_versions(store)
+    current = of_versions({} if only.run is not None else versions)
+    board = leaderboard_sql(current, *(_CONDITIONS[name] for name in only.parameters))
     order = "problem, gpu, CASE basis WHEN 'measured' THEN 0 ELSE 1 END, rank, evaluation"
     query = f"SELECT * FROM ({board}) AS board WHERE {conditions} ORDER BY {order}"
     columns, rows = store.query(query, {"top": top, **where, **only.parameters})
@@ -211,7 +152,12 @@ def read_rankings(
     kind = columns.index("kind")
     if only.family:
         rankings = [each for each in rankings if any(row[kind] == "candidate" for row in each)]
-    return Rankings(columns, tuple(row for ranking in rankings for row in islice(ranking, top)))
+    older = older_kernels(store, versions, where | ({} if only.run is None else {"id": only.run}))
+    return Rankings(
+        columns,
+        tuple(row for ranking in rankings for row in islice(ranking, top)),
+        older=tuple(each.in_words(are_ranked=only.run is not None) for each in older),
+    )
 
 
 EVERY, _ALL = 2**31 - 1, Only()
@@ -404,6 +350,7 @@ def _archived_rows(problem: str, gpu: str, only: Only, top: int) -> list[Row]:
         "speedup_vs": f"{name}{' (bridged)' * (name in known.bridged_us)}" or None,
         "speedup": theirs_us / known.us if theirs_us else None,
         "values_json": json.dumps(known.genome.as_dict()),
+        "provenance_json": json.dumps({"archive": [known.genome.id]}),
     }
     libraries: list[Row] = [
         {"kind": "baseline", "name": f"{name}{mark}", "score_us": us, "protocol": known.protocol}
@@ -429,16 +376,20 @@ def read_several(
     """
     rows: list[Row] = []
     columns: tuple[str, ...] = ()
+    older: dict[str, None] = {}  # a set in order
     for store in stores:
         table = read_rankings(store, problem=problem, gpu=gpu, basis=basis, only=only, top=top)
         columns, hashes = (*table.columns, DATABASE), _gpu_hashes(store)
         rows += [_with_origin(row, store.database.label, hashes) for row in table.as_dicts()]
+        older |= dict.fromkeys(table.older)
     rows.sort(key=lambda row: (row["problem"], row["gpu"], row["basis"] != "measured", row["basis"]))
     rankings = (list(ranking) for _, ranking in groupby(rows, key=itemgetter(*RANKING)))
     ranked = [
         row for ranking in rankings for row in _with_ranks(_without_copies(_of_one_model(ranking)))[:top]
     ]
-    return Rankings(columns, tuple(tuple(row[name] for name in columns) for row in ranked))
+    return Rankings(
+        columns, tuple(tuple(row[name] for name in columns) for row in ranked), older=tuple(older)
+    )
 
 
 def _gpu_hashes(store: Store) -> Mapping[int, str]:

@@ -1,11 +1,13 @@
 """Reads a file of shapes, and what each of them counts, for portfolios and searches. Measures nothing.
 
-Three forms: lines of `PROBLEM [weight=NUMBER] # remark`; TOML with [[shape]] tables and JSON with a list of
+For a portfolio `m=1..64` in a problem stands for as many shapes. Three forms: lines of
+`PROBLEM [weight=NUMBER] # remark`; TOML with [[shape]] tables and JSON with a list of
 objects, both with `problem` and, if wanted, `weight`.
 """
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import UsageError
-from evoflash.operation import Workload
+from evoflash.operation import Workload, operation_of
 from evoflash.problem import Problem, parse_problem
 
-_OPERATION = "attention"  # whose sizes the exported dispatcher knows
 _KNOWN = ("problem", "weight")
 _LISTS = ("shape", "shapes")
+_RANGE, _MOST_OF_RANGE = re.compile(r"=(\d{1,9})\.\.(\d{1,9})\b"), 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,16 @@ class _Entry:
 def read_mix(path: Path) -> tuple[Shape, ...]:
     """The shapes of a file in its order; one that is named twice counts the sum of its weights.
 
-    UsageError for a file that cannot be read, an entry that is no single attention shape, and a weight that
+    UsageError for a file that cannot be read, an entry that is no single shape, and a weight that
     is no positive number; it names the line.
     """
     weights: dict[Workload, float] = {}
     for entry in _read(path):
-        workload = _workload(entry)
-        weights[workload] = weights.get(workload, 0.0) + _weight(entry)
+        for one in _each_of_ranges(entry):
+            workload = _workload(one)
+            weights[workload] = weights.get(workload, 0.0) + _weight(entry)
+    if len(found := sorted({workload.operation for workload in weights})) > 1:
+        raise UsageError(f"{path} has shapes of {' and '.join(found)}: a portfolio is of one operation.")
     total = sum(weights.values())
     if not math.isfinite(total):
         raise UsageError(f"{path}: the weights add up to more than a number can hold: make them smaller.")
@@ -137,6 +142,22 @@ def _lines(path: Path, text: str) -> Iterator[_Entry]:
         yield _Entry(where, problem, *given)
 
 
+def _each_of_ranges(entry: _Entry) -> Iterator[_Entry]:
+    """The entry; of `m=1..64` one for each number, with the weight of the entry."""
+    found = _RANGE.search(entry.problem)
+    if found is None:
+        yield entry
+        return
+    first, last = int(found[1]), int(found[2])
+    if not first <= last < first + _MOST_OF_RANGE:
+        raise UsageError(
+            f"{entry.where}: '{found[0][1:]}': give an ascending range of at most {_MOST_OF_RANGE} numbers."
+        )
+    for number in range(first, last + 1):
+        text = f"{entry.problem[: found.start()]}={number}{entry.problem[found.end() :]}"
+        yield from _each_of_ranges(replace(entry, problem=text))
+
+
 def _problem(entry: _Entry) -> Problem:
     try:
         return parse_problem(entry.problem)
@@ -148,20 +169,16 @@ def _workload(entry: _Entry) -> Workload:
     problem = _problem(entry)
     if len(problem.workloads) > 1:
         raise UsageError(f"{entry.where}: '{entry.problem}' are several shapes: give each its own entry.")
-    if problem.operation != _OPERATION:
+    workload = problem.workloads[0]
+    form = operation_of(workload).portfolio
+    if form is None:
         raise UsageError(
-            f"{entry.where}: a portfolio is for {_OPERATION}, '{entry.problem}' is {problem.operation}."
+            f"{entry.where}: '{entry.problem}' is {problem.operation}, of which no portfolio is made."
         )
-    if getattr(problem.workloads[0], "accumulate", "fp32") != "fp32":
-        raise UsageError(f"{entry.where}: acc=fp16 is no choice of a dispatcher: leave it out.")
-    return dispatched_workload(problem.workloads[0])
-
-
-def dispatched_workload(workload: Workload) -> Workload:
-    """The workload as the dispatcher serves it: a single causal query sees all keys and needs no mask."""
-    if workload.names()["seq_q"] == 1 and getattr(workload, "causal", False):
-        return replace(workload, causal=False)  # type: ignore[type-var]  # every workload is a dataclass
-    return workload
+    if why := form.why_not(workload):
+        raise UsageError(f"{entry.where}: {why}.")
+    served: Workload = form.served(workload)
+    return served
 
 
 def _weight(entry: _Entry) -> float:

@@ -18,7 +18,7 @@ from evoflash.extensions import made_with
 from evoflash.extras import install
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.kernels.family import load_family
-from evoflash.notices import say, working
+from evoflash.notices import count_of, say, working
 from evoflash.paths import MUTATIONS
 from evoflash.problem import canonical, parse_problem
 from evoflash.replay.comparison import WINDOW_START, StrategyComparison, compare, parse_strategies
@@ -148,13 +148,10 @@ def compare_strategies(
 ) -> StrategyComparison:
     """Strategies, by their names with commas between or `all`, on the recorded space of a file."""
     names, recording = parse_strategies(strategies), recording_of(file)
-    with working(f"replaying {file.name}: {_count(len(names))}, {repeats} runs of {budget} evaluations each"):
+    runs = f"{count_of(len(names), 'strategy')}, {repeats} runs of {budget} evaluations each"
+    with working(f"replaying {file.name}: {runs}"):
         found = compare(recording, names, budget=budget, repeats=repeats, seed=seed, ahead=ahead)
     return replace(found, made_with=made_with(MUTATIONS))
-
-
-def _count(strategies: int) -> str:
-    return "1 strategy" if strategies == 1 else f"{strategies} strategies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +231,7 @@ def run_benchmark(
     names = _runnable(strategies, reference)
     how = provenance(argv, seeds=seeds, first_seed=first_seed, reference=reference)
     spaces: list[Space] = []
-    with working(f"{_count(len(names))}, {seeds} runs each, space after space"):
+    with working(f"{count_of(len(names), 'strategy')}, {seeds} runs each, space after space"):
         for space in benchmark(
             tuple(files or shipped_spaces()),
             names,

@@ -52,8 +52,8 @@ def find_run(
     if not searches:
         what = "replay" if replayed else "search"
         raise NoKernelError(
-            f"no {what} in the database fits: run `evoflash search` first, or ask for less; `evoflash runs "
-            "--all` lists what there is."
+            f"no {what} in the database fits: run `evoflash search` first, or leave a filter out; "
+            "`evoflash runs --all` lists what there is."
         )
     begun = store.runs_with_outcomes()
     return min(searches, key=lambda run: (run.id not in begun, run.key.basis is Basis.REPLAYED))

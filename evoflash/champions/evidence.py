@@ -180,6 +180,7 @@ class EstimateTies:
     equal: int  # others with the same estimate, to the four digits that are shown
     near: int  # others that are nearer to it than the model's error
     error: float | None  # the factor below which the model has no order; None where it is not known
+    unproven: int = 0  # of the others: screened, not proven to be right
 
     @property
     def says(self) -> tuple[str, ...]:
@@ -201,14 +202,25 @@ class EstimateTies:
             found.append(f"{nearer}, {100 * (self.error - 1):.0f} %: the model does not order these.")
         if self.error is None:
             found.append("The model's error is unknown: estimates near one another are no order.")
+        if self.unproven:
+            were = "were" if self.unproven > 1 else "was"
+            found.append(
+                f"{self.unproven} of these {were} screened, not proven right; no leaderboard has them."
+            )
         return tuple(found)
 
 
-def ties(estimates: Sequence[float], gpu: str, problem: str) -> EstimateTies | None:
-    """Among these, in us and in any order, of different kernels; None where there is none."""
+def ties(
+    estimates: Sequence[float], gpu: str, problem: str, *, unproven: Sequence[float] = ()
+) -> EstimateTies | None:
+    """Among these, in us and in any order, of different kernels; None where there is none. `unproven` are
+    those of them that belong to screened kernels.
+    """
     if not estimates:
         return None
     best, known = min(estimates), error_for(gpu, problem)
+    reach = best * (known.spread if known else 1.0)
     equal = sum(f"{each:.4g}" == f"{best:.4g}" for each in estimates) - 1
-    within = sum(each <= best * (known.spread if known else 1.0) for each in estimates) - 1
-    return EstimateTies(best, equal, max(within - equal, 0), known.spread if known else None)
+    within = sum(each <= reach for each in estimates) - 1
+    screened = sum(each <= reach or f"{each:.4g}" == f"{best:.4g}" for each in unproven)
+    return EstimateTies(best, equal, max(within - equal, 0), known.spread if known else None, screened)

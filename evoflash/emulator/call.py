@@ -100,7 +100,7 @@ def run_calls(
     run: EmulatorRun,
 ) -> list[tuple[tuple[emulator.Emulation, ...], Output]]:
     """Calls on these inputs one after the other, in one memory: each finds the workspace as the one before it
-    has left it. After a report there is no further call.
+    has left it, and its threads and blocks run in another order. After a report there is no further call.
     """
     operation, found = operation_of(workload), []
     scaling: Mapping[str, float] = {}
@@ -134,7 +134,8 @@ def run_calls(
             if launches[0].dependent and not run.is_strided:
                 zeroed = () if scratch is None else (scratch[: launches[0].zeroed_bytes],)
                 _run_the_kernel_before([*(arrays[name] for name in written_before), *zeroed], run)
-            emulations = [launch_once(library, launch, given, run) for launch in launches]
+            ordered = replace(run, seed=run.seed + at)
+            emulations = [launch_once(library, launch, given, ordered) for launch in launches]
             written = (spec for spec in specs if spec.role != "input" and spec.name not in run.without)
             output = Output({spec.name: arrays[spec.name].copy() for spec in written})
             if scratch is not None and scratch[: launches[0].zeroed_bytes].any():

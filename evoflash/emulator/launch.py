@@ -148,6 +148,19 @@ class Memory:
         return _FIRST_DISPLACED | int(self._displaced.integers(1 << 25)) << 16
 
 
+MOST_TOGETHER = 3584  # threads: kMostTogether of emu/api.cpp
+
+
+def beyond_emulator(launch: LaunchConfig) -> str:
+    """Why the emulator cannot run a launch that some GPU can, in one line; empty where it can."""
+    of_block = -(-math.prod(launch.block) // 32) * 32  # each block begins with a new warp
+    together = of_block * math.prod(launch.grid if launch.resident else launch.cluster)
+    if together <= MOST_TOGETHER:
+        return ""
+    what = "blocks that wait for one another" if launch.resident else "a cluster"
+    return f"{launch.entry}: {what} of {together} threads, the emulator has room for {MOST_TOGETHER} at once"
+
+
 def run_launch(
     library: Path,
     launch: LaunchConfig,

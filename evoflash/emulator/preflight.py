@@ -9,7 +9,7 @@ Any plan of checks (validation/plan.py) can be carried out here; the pre-flight'
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from evoflash.emulator import launch as emulator
@@ -23,6 +23,7 @@ from evoflash.operation import Delivery, EmulatedRun, Loop, Output, Schedule, Wo
 from evoflash.perf_model import Profile, fit_counts, mean_counts
 from evoflash.specs import GpuSpec
 from evoflash.validation.cases import draw_case
+from evoflash.validation.metamorphic import differing
 from evoflash.validation.plan import CheckLaunch, CheckPlan, check_one_by_one, single_plan
 from evoflash.validation.validator import judge
 
@@ -106,9 +107,10 @@ def _carry_out(
     forgives_time: bool = False,
 ) -> "tuple[Preflight, list[_Counted]]":
     """Runs, each with its seed, up to the first complaint; and what was counted. `forgives_time`: what takes
-    the emulator too long is left out.
+    the emulator too long, or is too large for it, is left out.
     """
-    names = family.names(candidate.genome.as_dict(), candidate.compile_key, gpu)
+    values = candidate.genome.as_dict()
+    names = family.names(values, candidate.compile_key, gpu)
     library = gxx.build(candidate.source, name=family.name)
     verdicts, counted = list[Verdict](), list[_Counted]()
     for seed, planned in runs:
@@ -116,6 +118,10 @@ def _carry_out(
         launches = family.launches(candidate.genome, workload, _on(planned, gpu))
         if planned.is_repeated and not launches[0].workspace_bytes:
             continue  # nothing stays from call to call
+        if beyond := next(filter(None, map(emulator.beyond_emulator, launches)), ""):
+            if forgives_time:
+                continue
+            return replace(_NOTHING_FOUND, complaint=beyond, status=Status.CONSTRAINTS), counted
         run = EmulatorRun(
             planned.delivery,
             planned.schedule,
@@ -129,12 +135,14 @@ def _carry_out(
             is_rescaled=planned.is_strided,
         )
         built = _shrunk(candidate, family, planned, gpu) if planned.shrunk else library
-        emulate_it = _emulate_thrice if planned.is_repeated else _emulate_once
+        thrice = partial(_emulate_thrice, is_deterministic=family.is_deterministic)
+        emulate_it = thrice if planned.is_repeated else _emulate_once
         emulations, verdict = emulate_it(built, launches, workload, planned.inputs, run)
         if not planned.is_brief or not verdict.passed:
             verdicts.append(verdict)
         if planned.is_counted:
-            counted.append((workload, [emulation.counters for emulation in emulations]))
+            own = family.loop(family.names(values, candidate.compile_key, _on(planned, gpu)))
+            counted.append((workload, own, [emulation.counters for emulation in emulations]))
         reports = tuple(report for emulation in emulations for report in emulation.reports)
         if forgives_time and any(report.kind == "TIMEOUT" for report in reports):
             verdicts.pop()
@@ -175,17 +183,18 @@ def _status(reports: tuple[emulator.EmulatorReport, ...]) -> Status:
     return Status.TIMEOUT if kinds & _ENDLESS else Status.RUNTIME
 
 
-_Counted = tuple[Workload, list[dict[str, int]]]  # a workload, and each launch's counters on it
+# A workload, the loop on the GPU that the launches were made for, and each launch's counters.
+_Counted = tuple[Workload, Loop, list[dict[str, int]]]
 
 
 def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
     """From two lengths: the first launch's line per step of its loop, the others' means per CTA."""
-    works = [operation_of(workload).work(workload, loop) for workload, _ in counted]
+    works = [operation_of(workload).work(workload, own) for workload, own, _ in counted]
     runs = tuple(
         (counters[0], work.copies * len(work.steps), work.copies * sum(work.steps))
-        for work, (_, counters) in zip(works, counted, strict=True)
+        for work, (_, _, counters) in zip(works, counted, strict=True)
     )
-    first_counters = counted[0][1]
+    first_counters = counted[0][2]
     rest = (mean_counts(counters) for counters in first_counters[1:])
     (many, few) = runs
     return Profile(**asdict(loop), launches=(fit_counts((many, few)), *rest), uncounted=uncounted)
@@ -290,10 +299,17 @@ def _emulate_once(
 
 
 def _emulate_thrice(
-    library: Path, launches: tuple[LaunchConfig, ...], workload: Workload, inputs_name: str, run: EmulatorRun
+    library: Path,
+    launches: tuple[LaunchConfig, ...],
+    workload: Workload,
+    inputs_name: str,
+    run: EmulatorRun,
+    *,
+    is_deterministic: bool,
 ) -> _Found:
-    """Calls in one memory: on one input, on another, and on the first again, which must be as much work as it
-    was, because a GPU's time of a call that finds its answer in the workspace says nothing.
+    """Calls in one memory: on one input, on another, and on the first again, which must give the same to the
+    bit, whoever comes first, and be as much work as it was, because a GPU's time of a call that finds its
+    answer in the workspace says nothing.
     """
     known, other = (_case(workload, inputs_name, seed) for seed in (run.seed, run.seed + 1))
     cases = (known, other, known)
@@ -306,7 +322,13 @@ def _emulate_thrice(
     if (again := _arithmetic(parts[-1])) < _LEAST_WORK * _arithmetic(parts[0]):
         reason = f"called on the same input again it does {again} operations, before {_arithmetic(parts[0])}"
         verdict = replace(verdict, passed=False, reason=reason)
+    elif is_deterministic:
+        reason = differing(called[0][1], called[-1][1], workload=workload, words=_TWO_CALLS)
+        verdict = replace(verdict, passed=not reason, reason=reason)
     return parts[-1], verdict
+
+
+_TWO_CALLS = "two calls on the same input differ by the order in which blocks come"
 
 
 def _arithmetic(emulations: tuple[emulator.Emulation, ...]) -> int:

@@ -13,17 +13,15 @@ from evoflash.evaluators.pipeline import PreparingEvaluator, preparation_of
 from evoflash.evaluators.prepare import (
     PREPARE_LIMIT_S,
     Preparation,
-    PreparationFailure,
     ScreeningResult,
     bound_of,
     estimates,
-    failure_as_finalist,
     prepare,
     rival_beating,
     rivals,
     with_preflight,
 )
-from evoflash.isolation import Ending, raise_if_of_machine
+from evoflash.isolation import Ending
 from evoflash.perf_model import model_version
 from evoflash.problem import Problem
 from evoflash.space import Genome
@@ -48,9 +46,6 @@ def screen_or_prepare(
     return with_preflight(genome, problem, gpu, compiled, seed)
 
 
-FINALIST_LIMIT_S = 600.0  # of a process's part of a finalist's runs, which take ten seconds or so
-
-
 class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
     """Evaluates on a machine without the GPU; times are the performance model's."""
 
@@ -71,19 +66,6 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
         in a search that was never stopped. After a stop there are more.
         """
         return max(0, len(self._told) + self.pending - self.ahead + 1)
-
-    def failure_as_finalist(self, genome: Genome) -> PreparationFailure | None:
-        """Why one of the best is wrong, by what takes too long for every candidate; on all cores."""
-        parts = self._cores.count
-        pending = [
-            self._pool.submit(
-                failure_as_finalist,
-                *(genome, self.problem, self.gpu, self._seed_of(genome), (number, parts)),
-                timeout_s=FINALIST_LIMIT_S,
-            )
-            for number in range(parts)
-        ]
-        return next(filter(None, map(_failure_of, [future.result() for future in pending])), None)
 
     def _preparation_of(self, found: Ending[Preparation]) -> Preparation:
         return preparation_of(found)
@@ -109,13 +91,6 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
         score_us = score([timing.median_us for timing in timings])
         timed = replace(evaluation, timings=timings, score_us=score_us, bound=bound_of(estimated))
         return _screened_evaluation(timed, screened) if screened else timed
-
-
-def _failure_of(ending: Ending[PreparationFailure | None]) -> PreparationFailure | None:
-    raise_if_of_machine(ending)
-    if ending.status is Status.CORRECT:
-        return ending.value
-    return PreparationFailure(ending.status, Rung.PREFLIGHT, ending.reason)
 
 
 def _screened_evaluation(evaluation: Evaluation, screened: ScreeningResult) -> Evaluation:

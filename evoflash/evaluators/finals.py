@@ -1,6 +1,7 @@
 """The last phase of a search, in which the best kernels face hidden shapes, then baselines.
 
-Without a GPU the best one is emulated on what takes too long for every candidate. What came of it is stored.
+They are emulated, too, on what takes too long for every candidate; without a GPU the best one alone. What
+came of it is stored.
 The phase follows the loop (search.py) and proposes nothing. It checks and times nothing itself: the evaluator
 does, and gpu/process/finals.py says what is compared with what.
 """
@@ -12,6 +13,8 @@ from collections.abc import Callable
 from evoflash.evaluation import FINAL, Run, Rung, Status, score
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.measured import MeasuredEvaluator
+from evoflash.evaluators.pipeline import FinalistProof
+from evoflash.evaluators.prepare import PreparationFailure
 from evoflash.gpu.process.finals import FinalReport, failed_check, row_of
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.space import Genome
@@ -57,39 +60,53 @@ def prove_best(
 ) -> None:
     """Emulate the best by its estimate on what takes too long for every candidate; the store rejects it where
     it is wrong, and the next one follows, until one is right. Nothing where there is a GPU, whose finalists
-    face hidden shapes, nor after a handful of kernels.
+    promote() proves, nor after a handful of kernels.
     """
     if not isinstance(evaluates, EmulatedEvaluator) or len(store.history(run)) < _A_SEARCH:
         return
-    said("emulating the best kernel on the check shapes, on all tails and on many keys and rows")
+    said("emulating the best kernel on the check shapes, on more tails and on larger sizes")
     for genome, _ in _fastest(store, run, None):
-        failure = evaluates.failure_as_finalist(genome)
+        failure = evaluates.proof_as_finalist(genome).failure()
         if failure is None:
             break
-        store.reject(run, genome.id, rung=failure.rung, reason=f"as a finalist: {failure.reason}")
+        _reject(store, run, genome, failure)
 
 
 def promote(retimer: MeasuredEvaluator, store: Store, run: Run, *, count: int = FINALISTS) -> list[GpuTask]:
-    """The fastest candidates that are right on hidden shapes too, as far as they are within 2 % of the
-    fastest of these; the store rejects those that are wrong.
+    """The fastest candidates that are right on hidden shapes too, and in the emulator on what takes too long
+    for every candidate, as far as they are within 2 % of the fastest of these; the store rejects those that
+    are wrong. The emulator works while the GPU checks, and not after a handful of kernels.
 
     Shapes and data come from a seed that is drawn for this: no search can have met it. A rejection names it.
     """
     seed = retimer.begin_finals()
     log.info("hidden shapes: seed %d", seed)
+    fastest, is_proven = _fastest(store, run, count), len(store.history(run)) >= _A_SEARCH
+    likely = [genome for genome, us in fastest if us <= _WITHIN * fastest[0][1]] if is_proven else []
+    proofs = {genome.id: retimer.proof_as_finalist(genome) for genome in likely}
     right, slowest_us = [], math.inf
-    for genome, score_us in _fastest(store, run, count):
+    for genome, score_us in fastest:
         if score_us > slowest_us:
             break
         task = retimer.task_of(genome)
+        proof = proofs.get(genome.id)
+        if proof is None:
+            proof = retimer.proof_as_finalist(genome) if is_proven else FinalistProof()
         outcome = retimer.checked_on_hidden_shapes(task, genome, seed=seed)
-        if outcome.status is Status.CORRECT:
-            right.append(task)
-            slowest_us = min(slowest_us, _WITHIN * score_us)
-        else:
+        if outcome.status is not Status.CORRECT:
             reason = f"hidden shape, seed {seed}: {outcome.reason}"
             store.reject(run, task.genome_id, rung=outcome.rung, reason=reason)
+        elif failure := proof.failure():
+            _reject(store, run, genome, failure)
+        else:
+            right.append(task)
+            slowest_us = min(slowest_us, _WITHIN * score_us)
     return right
+
+
+def _reject(store: Store, run: Run, genome: Genome, failure: PreparationFailure) -> None:
+    reason = f"as a finalist: {failure.reason}"
+    store.reject(run, genome.id, rung=failure.rung, reason=reason, status=failure.status)
 
 
 def _fastest(store: Store, run: Run, count: int | None) -> list[tuple[Genome, float]]:

@@ -35,6 +35,7 @@ from evoflash.evaluation import SCORED, Basis, Build, Evaluation, Rung, Status, 
 from evoflash.evaluators.pipeline import (
     Cores,
     Duplicates,
+    FinalistProof,
     GpuQueue,
     GpuQueues,
     PreparingEvaluator,
@@ -472,6 +473,10 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
                 "the finalists could not be timed again (%s): the search's own times stand.", ending.reason
             )
         return ending.value
+
+    def proof_as_finalist(self, genome: Genome) -> FinalistProof:
+        """As its base, where there is an emulator."""
+        return super().proof_as_finalist(genome) if self._can_emulate else FinalistProof()
 
     def task_of(self, genome: Genome) -> GpuTask:
         """What the GPU process needs of a genome; compiles it where that was not done."""

@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status
-from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, PreparationFailure, prepare
+from evoflash.evaluators.prepare import (
+    PREPARE_LIMIT_S,
+    Preparation,
+    PreparationFailure,
+    failure_as_finalist,
+    prepare,
+)
 from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NICENESS = 5
+FINALIST_LIMIT_S = 600.0  # of a process's part of a finalist's runs, which take ten seconds or so
 
 
 class Processes(Protocol):
@@ -114,6 +121,24 @@ def _give_way() -> None:
     os.nice(_NICENESS)
 
 
+@dataclass(frozen=True, slots=True)
+class FinalistProof:
+    """A finalist's runs in the emulator, under way in several processes; none where there is no emulator."""
+
+    parts: "tuple[Future[Ending[PreparationFailure | None]], ...]" = ()
+
+    def failure(self) -> PreparationFailure | None:
+        """Why the kernel is wrong, once all parts are done."""
+        return next(filter(None, map(_failure_of, [part.result() for part in self.parts])), None)
+
+
+def _failure_of(ending: "Ending[PreparationFailure | None]") -> PreparationFailure | None:
+    raise_if_of_machine(ending)
+    if ending.status is Status.CORRECT:
+        return ending.value
+    return PreparationFailure(ending.status, Rung.PREFLIGHT, ending.reason)
+
+
 class PreparingEvaluator(ABC, Generic[T]):
     """An evaluator whose genomes are prepared in worker processes, handed back oldest first, or as a subclass
     chooses.
@@ -194,6 +219,18 @@ class PreparingEvaluator(ABC, Generic[T]):
     def _preparing(self, genome: Genome, *, emulate: bool) -> "Future[Ending[Preparation]]":
         arguments = (genome, self.problem, self.gpu, emulate, self._seed_of(genome))
         return self._pool.submit(prepare, *arguments, timeout_s=PREPARE_LIMIT_S)
+
+    def proof_as_finalist(self, genome: Genome) -> "FinalistProof":
+        """Starts what takes too long for every candidate on one of the best, on all cores; returns now."""
+        arguments, parts = (genome, self.problem, self.gpu, self._seed_of(genome)), self._cores.count
+        return FinalistProof(
+            tuple(
+                self._pool.submit(
+                    failure_as_finalist, *arguments, (number, parts), timeout_s=FINALIST_LIMIT_S
+                )
+                for number in range(parts)
+            )
+        )
 
     def _seed_of(self, genome: Genome) -> int:
         # Inputs differ between genomes and between runs; within a run a genome always gets the same.

@@ -11,14 +11,16 @@ There is one writer for each kind of file; kinds.py lists them.
                          known of it
     flashinfer_solution  The kind "solution" is a Solution of flashinfer-bench, and beside it the Definition
                          that it solves
+    flashinfer_trace     The kind "flashinfer-trace" is a folder to whose kernels FlashInfer sends its own
+                         calls
     hub                  The kind "hub" is a folder that Hugging Face's `kernels` loads, in its layout without
                          compiled extensions
     kernel_cu            The kind "cu" is one .cu file that needs nothing else
     kinds                The registry of export kinds, one line for each
     launch_json          Compiles a genome for each architecture and writes launch.json, which says how its
                          kernels are launched
-    one_file             Puts evoflash.runtime and a kernel into one Python file, as the kinds "cupy" and
-                         "torch" begin
+    one_file             Puts evoflash.runtime and kernels into one Python file, as the kinds "cupy" and
+                         "torch" are
     portfolio            Writes several kernels and their dispatcher as a folder that is a Python package
     t4                   The kind "t4" is Kernel Tuner's T4 results of the search that the kernel comes from,
                          of its family

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from evoflash import operation as registry
 from evoflash.champions import Champion
 from evoflash.evaluation import Basis, Build, Evaluation
 from evoflash.exports.exported import ExportRequest
@@ -119,25 +120,18 @@ def facts(described: Mapping[str, Any]) -> list[tuple[str, str]]:
     values = " ".join(f"{name}={value}" for name, value in kernel["values"].items())
     timings = described["timings"] or [{}]
     is_known = any(each.get("basis") not in (None, "estimated") for each in timings)
-    mask = "causal, aligned at the bottom right" if contract["causal"] else "no mask"
+    form = registry.load(described["operation"]).launch_form
+    assert form is not None, "a launch.json is of a form"
     return [
         ("kernel", f"{kernel['family']} {kernel['genome']}"),
         ("values", values),
-        (
-            "computes",
-            f"attention of {contract['dtype']}, head_dim {contract['head_dim']}, {mask}, "
-            f"{_heads(contract['gqa_ratio'])} on each key/value head; forward only",
-        ),
+        ("computes", form.computes(contract)),
         ("runs on", f"{', '.join(described['images'])}; made for {described['gpu']}"),
         ("verified", _in_words(described["verified"])),
         *(("timing", _timing(timing, is_known=is_known)) for timing in timings),
         ("licence", str(described["licence"])),
         ("made by", f"evoflash {described['evoflash']}: {described['command']}"),
     ]
-
-
-def _heads(ratio: int) -> str:
-    return "one query head" if ratio == 1 else f"{ratio} query heads"
 
 
 def _in_words(given: Mapping[str, Any]) -> str:

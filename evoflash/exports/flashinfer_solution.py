@@ -1,44 +1,22 @@
 """The kind "solution" is a Solution of flashinfer-bench, and beside it the Definition that it solves.
 
-flashinfer-bench calls `run(q, k, v, o, lse)` of the Solution's one Python file with PyTorch tensors: outputs
-are handed in (destination passing). None of its own definitions is dense attention, so the Definition is
-written too. The format is that of flashinfer-bench 0.1.2.
+A Solution is JSON with one Python file that holds kernels and a function `run`, which is called with arrays
+of the operation's choice. The format is that of flashinfer-bench 0.1.2.
 """
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evoflash.exports import cupy_file
+from evoflash.exports import one_file
 from evoflash.exports.exported import ExportRequest
-from evoflash.exports.launch_json import form_of
+from evoflash.exports.launch_json import Artefact, artefact, form_of
+from evoflash.kernels.family import load_family
+from evoflash.operation import SolutionForm
+from evoflash.problem import Problem
 from evoflash.written_files import write_text
-
-_FILE = "attention.py"
-RUN = '''
-
-def run(q, k, v, o, lse):
-    """Writes o and lse: flashinfer-bench's call, outputs last."""
-    attention(q, k, v, out=o, lse=lse)
-'''
-_REFERENCE = """\
-import math
-import torch
-
-
-def run(q, k, v):
-    heads, kv_heads = q.shape[1], k.shape[1]
-    k, v = (x.float().repeat_interleave(heads // kv_heads, dim=1) for x in (k, v))
-    scores = q.float() @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    if {causal}:
-        seq_q, seq_kv = scores.shape[-2:]
-        seen = torch.ones(seq_q, seq_kv, dtype=torch.bool, device=q.device).tril(seq_kv - seq_q)
-        scores = scores.masked_fill(~seen, float("-inf"))
-    lse = torch.logsumexp(scores, dim=-1)
-    weights = torch.exp(scores - lse.unsqueeze(-1)).nan_to_num(0.0)
-    return (weights @ v).to(q.dtype), lse
-"""
-_DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
 def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
@@ -46,16 +24,57 @@ def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     beside = path.with_name(path.name.removesuffix("solution.json") + "definition.json")
     if beside == path:
         beside = path.with_name(f"{path.stem}.definition.json")
-    form_of(exported.problem.workloads[0])  # none: the operation leaves as C++ alone
     solved = definition(exported)
-    write_text(path, json.dumps(solution(exported, solved["name"], path.name), indent=1) + "\n")
-    write_text(beside, json.dumps(solved, indent=1) + "\n")
+    made = solution(exported, solved["name"], path.name)
+    write_text(path, as_json(made))
+    write_text(beside, as_json(solved))
     return path, beside
 
 
+def as_json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=1) + "\n"
+
+
+def solution_form(exported: ExportRequest) -> SolutionForm:
+    return form_of(exported.problem.workloads[0]).solution
+
+
+def definition(exported: ExportRequest) -> dict[str, Any]:
+    """The Definition's fields. UsageError where FlashInfer has none for the problem."""
+    return solution_form(exported).definition(exported.problem.workloads[0])
+
+
 def solution(exported: ExportRequest, definition_name: str, file_name: str) -> dict[str, Any]:
-    """The Solution's fields."""
-    text = cupy_file.text(exported, exported.command("solution", file_name))
+    """The Solution's fields, with the genome compiled for each variant that it is valid for."""
+    made = [artefact_of(each, "solution", file_name) for each in variants(exported)]
+    return solution_of(exported, definition_name, made)
+
+
+def variants(exported: ExportRequest) -> list[ExportRequest]:
+    """The problem itself, and the genome for each other variant of it that it is valid for."""
+    own = exported.problem.workloads[0]
+    by_key = {w.compile_key(exported.gpu.arch): w for w in (own, *solution_form(exported).variants(own))}
+    by_key[own.compile_key(exported.gpu.arch)] = own
+    family, found = load_family(exported.genome.family), []
+    for key, workload in by_key.items():
+        space = family.space((key,), exported.gpu)
+        genome = space.genome(exported.genome.as_dict())
+        if workload == own:
+            found.append(exported)
+        elif space.is_valid(genome):
+            one = replace(exported, genome=genome, problem=Problem((workload,)), evaluation=None)
+            found.append(one)
+    return found
+
+
+def artefact_of(exported: ExportRequest, kind: str, file_name: str) -> Artefact:
+    return artefact(exported, command=exported.command(kind, file_name))
+
+
+def solution_of(exported: ExportRequest, definition_name: str, made: Sequence[Artefact]) -> dict[str, Any]:
+    form, function = solution_form(exported), form_of(exported.problem.workloads[0]).function
+    text = one_file.text_of(form.door, made, function)
+    file = f"{function}.py"
     return {
         "name": f"evoflash_{exported.name}",
         "definition": definition_name,
@@ -64,32 +83,9 @@ def solution(exported: ExportRequest, definition_name: str, file_name: str) -> d
         "spec": {
             "language": "python",
             "target_hardware": list(exported.gpu.device_names),
-            "entry_point": f"{_FILE}::run",
+            "entry_point": f"{file}::run",
             "dependencies": [],
-            "destination_passing_style": True,
+            "destination_passing_style": form.is_destination_passed,
         },
-        "sources": [{"path": _FILE, "content": text + RUN}],
-    }
-
-
-def definition(exported: ExportRequest) -> dict[str, Any]:
-    """The Definition: dense attention with heads, head dimension, dtype and mask fixed, lengths free."""
-    w: Any = exported.problem.workloads[0]
-    mask = "causal" if w.causal else "full"
-    dtype = _DTYPES[w.dtype]
-    query = {"shape": ["batch", "heads", "seq_q", "head_dim"], "dtype": dtype}
-    key = {"shape": ["batch", "kv_heads", "seq_kv", "head_dim"], "dtype": dtype}
-    return {
-        "name": f"gqa_dense_{mask}_h{w.heads}_kv{w.kv_heads}_d{w.head_dim}_{w.dtype}",
-        "op_type": "gqa_dense",
-        "description": "Attention of dense tensors; a causal mask is aligned at the bottom right.",
-        "axes": {
-            "heads": {"type": "const", "value": w.heads},
-            "kv_heads": {"type": "const", "value": w.kv_heads},
-            "head_dim": {"type": "const", "value": w.head_dim},
-            **{name: {"type": "var"} for name in ("batch", "seq_q", "seq_kv")},
-        },
-        "inputs": {"q": query, "k": key, "v": key},
-        "outputs": {"o": query, "lse": {"shape": ["batch", "heads", "seq_q"], "dtype": "float32"}},
-        "reference": _REFERENCE.format(causal=w.causal),
+        "sources": [{"path": file, "content": text + form.run}],
     }

@@ -8,34 +8,33 @@ import json
 import re
 from pathlib import Path
 
+from evoflash import operation as registry
 from evoflash import runtime
 from evoflash.errors import UsageError
 from evoflash.exports.claims import facts
 from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import Artefact, artefact, file_names
 from evoflash.exports.one_file import MODULES
-from evoflash.exports.torch_op import TORCH_MODULES
+from evoflash.operation import PythonDoor
 from evoflash.written_files import check_replaceable, write_bytes
 
 VARIANT = "torch-cuda"  # of every PyTorch built for CUDA
 VERSION = 1
 
-_INIT = '''"""Attention for PyTorch: the kernel {name}, found by evoflash.
+_INIT = '''"""{title}: the kernel {name}, found by evoflash.
 
-    attention(q, k, v, *, causal=None, scale=None, layout="bhsd", return_lse=False, out=None, fallback=False)
+    {signature}
 
 README.md says what it computes, where it was measured and what it refuses.
 """
 
 from pathlib import Path
 
-from .launch import Kernel, Refused
-from .torch_doors import register_sdpa, register_transformers
-from .torch_op import Attention
+{imports}
 
-__all__ = ["Attention", "Kernel", "Refused", "attention", "register_sdpa", "register_transformers"]
+__all__ = [{offered}]
 
-attention = Attention(Kernel.read(Path(__file__).parent))
+{function} = {maker}(Kernel.read(Path(__file__).parent))
 '''
 
 # What `kernels` before 0.10 imports.
@@ -83,12 +82,15 @@ def files_of(made: Artefact) -> tuple[dict[str, str], dict[str, bytes]]:
     """The folder's texts and its cubins, by their paths in it."""
     name = kernel_name(made)
     python_name, identity = name.replace("-", "_"), _identity(made)
-    package = {f"{module}.py": _module(module) for module in (*MODULES, *TORCH_MODULES)}
-    package["__init__.py"] = _INIT.format(name=made.description["name"])
+    form = registry.load(made.description["operation"]).launch_form
+    assert form is not None, "an artefact is of a form"
+    door = form.doors["torch"]
+    package = {f"{module}.py": _module(module) for module in (*MODULES, *door.modules)}
+    package["__init__.py"] = _init(made, form.function, door)
     package["launch.json"] = json.dumps(made.description, indent=2) + "\n"
     variant, source = f"build/{VARIANT}", f"torch-ext/{python_name}"
     texts = {
-        "README.md": _card(made, name),
+        "README.md": _card(made, name, door),
         "build.toml": _BUILD.format(name=name, version=VERSION),
         f"{variant}/metadata.json": _metadata(made, name, identity),
         f"{variant}/{python_name}/__init__.py": _COMPATIBLE.format(identity=identity),
@@ -101,6 +103,23 @@ def files_of(made: Artefact) -> tuple[dict[str, str], dict[str, bytes]]:
         for arch, cubin in made.images.items()
     }
     return texts, cubins
+
+
+def _init(made: Artefact, function: str, door: PythonDoor) -> str:
+    """The package's own text."""
+    homes: dict[str, list[str]] = {"launch": ["Kernel", "Refused"]}
+    for name, module in (*door.offers.items(), (door.maker[1], door.maker[0])):
+        homes.setdefault(module, []).append(name)
+    offered = (*sorted((door.maker[1], "Kernel", "Refused")), function, *door.offers)
+    return _INIT.format(
+        title=door.title,
+        name=made.description["name"],
+        signature=door.signature,
+        imports="\n".join(f"from .{module} import {', '.join(homes[module])}" for module in homes),
+        offered=", ".join(f'"{name}"' for name in offered),
+        function=function,
+        maker=door.maker[1],
+    )
 
 
 def kernel_name(made: Artefact) -> str:
@@ -139,7 +158,7 @@ def _capability(arch: str) -> str:
     return f"{number[:-1]}.{number[-1]}{suffix}"
 
 
-def _card(made: Artefact, name: str) -> str:
+def _card(made: Artefact, name: str, door: PythonDoor) -> str:
     rows = "\n".join(f"| {label} | {text} |" for label, text in facts(made.description))
     return f"""---
 license: apache-2.0
@@ -149,25 +168,11 @@ tags:
 
 # {name}
 
-An attention kernel for PyTorch, found by evoflash. It needs Python 3.10, PyTorch 2.11 and an NVIDIA driver of
-CUDA 12, or later ones, and nothing else.
+{door.title}, found by evoflash. It needs Python 3.10, PyTorch 2.11 and an NVIDIA driver of CUDA 12, or later
+ones, and nothing else.
 
 | | |
 | --- | --- |
 {rows}
 
-```python
-from pathlib import Path
-from kernels import get_local_kernel
-
-kernel = get_local_kernel(Path("this/folder"))
-out = kernel.attention(q, k, v)                  # (batch, heads, seq, head_dim)
-out = kernel.attention(q, k, v, layout="bshd")   # (batch, seq, heads, head_dim)
-out = kernel.attention(q, k, v, fallback=True)   # what it does not compute, PyTorch computes
-```
-
-`kernel.register_sdpa(kernel.attention, "mine")` makes it known to
-`torch.nn.attention.activate_flash_attention_impl`, `kernel.register_transformers(kernel.attention, "mine")`
-to `attn_implementation="mine"`. What it does not compute (another dtype, head size, mask or GPU, gradients)
-it refuses with a `Refused` of one line.
-"""
+{door.hub_use}"""

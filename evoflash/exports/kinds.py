@@ -42,6 +42,12 @@ KINDS = (
     ExportKind("hub", ("hub", "hub/"), "a folder for Hugging Face's kernels", "hub"),
     ExportKind("t4", ("t4.json", "T4.json"), "Kernel Tuner's T4 results of the search", "t4", has_code=False),
     ExportKind("solution", ("solution.json",), "a Solution of flashinfer-bench", "flashinfer_solution"),
+    ExportKind(
+        "flashinfer-trace",
+        ("flashinfer-trace", "flashinfer-trace/"),
+        "a folder to which FlashInfer sends its calls",
+        "flashinfer_trace",
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""Puts evoflash.runtime and a kernel into one Python file, as the kinds "cupy" and "torch" begin.
+"""Puts evoflash.runtime and kernels into one Python file, as the kinds "cupy" and "torch" are.
 
 The runtime's modules are joined as they stand, but for the imports of one another.
 """
@@ -8,10 +8,13 @@ import base64
 import json
 import textwrap
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
+from evoflash import operation as registry
 from evoflash import runtime
-from evoflash.errors import TemplateError
+from evoflash.errors import TemplateError, UsageError
+from evoflash.exports.claims import as_comment, facts
 from evoflash.exports.launch_json import Artefact
 
 MODULES = (
@@ -20,10 +23,43 @@ MODULES = (
     "description",
     "plan",
     "attention_dense",
+    "linear_rows",
     "zeros",
     "launch",
 )  # each imports those before it alone
 _WIDTH = 100
+
+
+def text_of(library: str, made: Sequence[Artefact], module: str) -> str:
+    """The file of compiled kernels for a library's arrays, imported under the name `module`.
+
+    Several kernels make one function, which takes each call to one of them. UsageError where the operation
+    has no function of such arrays.
+    """
+    form = registry.load(made[0].description["operation"]).launch_form
+    door = form.doors.get(library) if form else None
+    if form is None or door is None:
+        why = form.no_door.get(library) if form else "its kernels leave as --kind cu alone"
+        raise UsageError(f"{made[0].description['operation']}: {why}.")
+    names = " ".join(each.description["name"] for each in made[:1])
+    maker = door.maker[1]
+    offered = ", ".join(
+        f'"{name}"' for name in (*sorted((maker, "Kernel", "Refused")), form.function, *door.offers)
+    )
+    return (
+        f'"""{door.title}: the kernel {names}, found by evoflash."""\n'
+        f"{as_comment(facts(made[0].description))}#\n{door.use.format(module=module)}\n"
+        f"{runtime_source(*door.modules)}\n\n# ---- the kernel{'s' if made[1:] else ''}\n\n{_embed(made)}\n"
+        f"__all__ = [{offered}]\n\n{form.function} = {maker}({'KERNELS' if made[1:] else 'KERNEL'})\n"
+    )
+
+
+def _embed(made: Sequence[Artefact]) -> str:
+    """Python text that defines KERNEL, or KERNELS where there are several."""
+    if len(made) == 1:
+        return embed_kernel(made[0])
+    each = (f"{embed_kernel(one)}KERNELS.append(KERNEL)\n" for one in made)
+    return "KERNELS = []\n" + "\n".join(each)
 
 
 def runtime_source(*modules: str) -> str:

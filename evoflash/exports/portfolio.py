@@ -16,10 +16,11 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.exports.cubin import write_artefact
 from evoflash.exports.exported import ExportRequest
-from evoflash.exports.launch_json import artefact
+from evoflash.exports.launch_json import artefact, form_of
 from evoflash.exports.one_file import MODULES
-from evoflash.exports.torch_op import TORCH_MODULES
+from evoflash.operation import PythonDoor, operation_of
 from evoflash.runtime.dispatch import FALLBACK
+from evoflash.runtime.packaged import PACKAGE_FORMAT, PACKAGE_VERSION
 from evoflash.version import __version__
 from evoflash.written_files import check_replaceable, write_text
 
@@ -34,10 +35,10 @@ class Member:
 
     @property
     def folder(self) -> str:
-        genome, key = self.exported.genome, self.exported.compile_key.names()
-        mask = "causal" if key["causal"] else "full"
-        what = f"d{key['head_dim']}-{key['dtype']}-{mask}-gqa{key['gqa_ratio']}"
-        return f"{KERNELS}/{genome.id[:8]}-{what}"
+        key = self.exported.compile_key
+        form = operation_of(key).portfolio
+        assert form is not None, "a portfolio is of an operation that has a dispatcher"
+        return f"{KERNELS}/{self.exported.genome.id[:8]}-{form.folder(key.names())}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,60 +53,31 @@ class Package:
 
 def by_members(rule: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[int, tuple[Any, ...]]]]:
     """A rule whose points name kernels as one whose points name members; and of each member its kernel and
-    its key: head_dim, dtype, causal, gqa_ratio.
+    its key: what it is compiled for, in the rule's order.
     """
     members: list[tuple[int, tuple[Any, ...]]] = []
     keys = []
     for key in rule["keys"]:
         kernels = sorted({point[3] for point in key["points"]} - {FALLBACK})
-        first, name = len(members), tuple(key[part] for part in ("head_dim", "dtype", "causal", "gqa_ratio"))
+        first, name = len(members), tuple(value for part, value in key.items() if part != "points")
         members += [(kernel, name) for kernel in kernels]
         points = [[*point[:3], first + kernels.index(point[3])] for point in key["points"]]
         keys.append({**key, "points": points})
     return {**rule, "keys": keys}, members
 
 
-_FORMAT, _VERSION = "evoflash portfolio", 1  # of runtime/torch_portfolio.py, which imports torch
-_MODULES = (*MODULES, *TORCH_MODULES, "dispatch", "torch_portfolio")
-_INIT = '''"""Attention for PyTorch: {count} kernels for {gpu}, chosen by evoflash for {shapes} shapes.
-
-{chosen_by}
-
-    from {name} import attention
-    out = attention(q, k, v, causal=True)         # (batch, heads, seq, head_dim); layout="bshd" for the other
-    out, lse = attention(q, k, v, return_lse=True)
-
-What no kernel was chosen for PyTorch's scaled_dot_product_attention computes; fallback=False refuses it.
-portfolio.json has the kernels, their times and the rule by which the dispatcher goes.
-"""
-
-from pathlib import Path
-
-from . import torch_doors
-from .launch import Refused
-from .torch_portfolio import Portfolio, as_fused
-
-__all__ = ["Portfolio", "Refused", "attention", "register_sdpa", "register_transformers"]
-
-attention = Portfolio.read(Path(__file__).parent)
+def _door(package: Package) -> PythonDoor:
+    form = form_of(package.members[0].exported.compile_key)
+    return form.doors["portfolio"]
 
 
-def register_sdpa(name="{name}"):
-    """For torch.nn.attention.activate_flash_attention_impl(name)."""
-    torch_doors.register_sdpa(as_fused(attention), name)
+def _modules(package: Package) -> tuple[str, ...]:
+    return (*MODULES, *_door(package).modules)
 
 
-def register_transformers(name="{name}"):
-    """For Transformers' attn_implementation=name."""
-    torch_doors.register_transformers(as_fused(attention), name)
-'''
-
-
-def write(package: Package, path: Path) -> None:
-    """Write the folder, or renew one of such an export; other files in it are left alone.
-
-    UsageError where the path is anything else, its name is none that Python imports, or a kernel does not
-    compile.
+def check_folder(path: Path) -> None:
+    """UsageError where a package cannot be written there: the path is anything but a new folder or one of
+    such an export, a file in that was edited, or its name is none that Python imports.
     """
     if not path.name.isidentifier():
         raise UsageError(
@@ -114,6 +86,14 @@ def write(package: Package, path: Path) -> None:
     if path.exists() and not _is_ours(path):
         raise UsageError(f"{path} is there and no folder of such an export: choose another path.")
     check_replaceable(*(each for each in path.rglob("*") if _is_of_package(path, each)))
+
+
+def write(package: Package, path: Path) -> None:
+    """Write the folder, or renew one of such an export; other files in it are left alone.
+
+    UsageError as for check_folder(), or where a kernel does not compile.
+    """
+    check_folder(path)
     beside = path.with_name(f".{path.name}.new")
     try:
         shutil.rmtree(beside, ignore_errors=True)
@@ -134,11 +114,11 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_of_package(folder: Path, path: Path) -> bool:
-    """Whether writing the package would replace the file."""
-    names = {f"{module}.py" for module in _MODULES} | {"portfolio.json", "__init__.py"}
+    """Whether writing a package would replace the file."""
     inside = path.relative_to(folder)
+    modules = {each.name for each in Path(runtime.__path__[0]).glob("*.py")}
     is_compiled = "__pycache__" in inside.parts
-    return not is_compiled and (inside.parts[0] == KERNELS or str(inside) in names)
+    return not is_compiled and (inside.parts[0] == KERNELS or str(inside) in {*modules, "portfolio.json"})
 
 
 def _fill(package: Package, folder: Path, name: str) -> None:
@@ -146,13 +126,13 @@ def _fill(package: Package, folder: Path, name: str) -> None:
         inside = folder / member.folder
         inside.mkdir(parents=True)
         write_artefact(artefact(member.exported), inside)
-    for module in _MODULES:
+    for module in _modules(package):
         text = Path(runtime.__path__[0], f"{module}.py").read_text(encoding="utf-8")
         write_text(folder / f"{module}.py", text)
     write_text(folder / "portfolio.json", json.dumps(_description(package), indent=1) + "\n")
     gpu, count = package.members[0].exported.gpu.name, len({m.exported.genome.id for m in package.members})
     words = {"count": count, "gpu": gpu, "shapes": package.shapes, "name": name}
-    write_text(folder / "__init__.py", _INIT.format(**words, chosen_by=_chosen_by(package)))
+    write_text(folder / "__init__.py", _door(package).use.format(**words, chosen_by=_chosen_by(package)))
 
 
 def _chosen_by(package: Package) -> str:
@@ -175,8 +155,8 @@ def _description(package: Package) -> dict[str, Any]:
         for member in package.members
     ]
     return {
-        "format": _FORMAT,
-        "version": _VERSION,
+        "format": PACKAGE_FORMAT,
+        "version": PACKAGE_VERSION,
         "evoflash": __version__,
         "gpu": package.members[0].exported.gpu.name,
         "members": members,

@@ -2,32 +2,10 @@
 
 from pathlib import Path
 
-from evoflash.exports.claims import as_comment, facts
+from evoflash.exports import one_file
 from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import Artefact, artefact
-from evoflash.exports.one_file import embed_kernel, runtime_source
 from evoflash.written_files import write_text
-
-TORCH_MODULES = ("torch_fallback", "torch_call", "torch_operators", "torch_op", "torch_doors")
-
-_USE = """# Put this file beside your program. It needs Python 3.10, PyTorch 2.11 and an NVIDIA driver
-# of CUDA 12, or later ones.
-#
-#     from {module} import attention
-#     out = attention(q, k, v)                  # (batch, heads, seq, head_dim), as PyTorch's own attention
-#     out = attention(q, k, v, layout="bshd")   # (batch, seq, heads, head_dim)
-#     out, lse = attention(q, k, v, return_lse=True)
-#     out = attention(q, k, v, fallback=True)   # what the kernel does not compute, PyTorch computes
-#
-#     register_sdpa(attention, "mine")          # torch.nn.attention.activate_flash_attention_impl("mine")
-#     register_transformers(attention, "mine")  # attn_implementation="mine"
-"""
-
-_END = """
-__all__ = ["Attention", "Kernel", "Refused", "attention", "register_sdpa", "register_transformers"]
-
-attention = Attention(KERNEL)
-"""
 
 
 def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
@@ -38,9 +16,4 @@ def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
 
 def text_of(made: Artefact, module: str) -> str:
     """The file of a compiled kernel that is imported under the name `module`."""
-    name = made.description["name"]
-    return (
-        f'"""Attention for PyTorch: the kernel {name}, found by evoflash."""\n'
-        f"{as_comment(facts(made.description))}#\n{_USE.format(module=module)}\n"
-        f"{runtime_source(*TORCH_MODULES)}\n\n# ---- the kernel\n\n{embed_kernel(made)}{_END}"
-    )
+    return one_file.text_of("torch", (made,), module)

@@ -90,6 +90,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "noted_pieces": 0,
     "section": 0,
     "part_keys": 0,
+    "grain": 1,
     "emulation_cost": 1,
     "registers": 0,
 }
@@ -265,7 +266,7 @@ def _maps(path: Path, table: Mapping[str, Any]) -> tuple[MapOf, ...]:
     """In the order of the kernel's arguments."""
     entries = table_of(path, table, "tensor_map", optional=True)
     operation = _operation(path, table)
-    tensors = {x.name: x for x in operation.tensors(operation.probe) if x.dtype != "fp32"}
+    tensors = {x.name: x for x in operation.tensors(operation.probe) if x.dtype not in ("fp32", "int32")}
     for name in entries:
         if name not in tensors or not isinstance(entries[name], dict):
             first, known = next(iter(tensors)), ", ".join(tensors)

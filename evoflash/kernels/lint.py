@@ -7,9 +7,10 @@ may still be wrong.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from evoflash.kernels.kernel_text import INCLUDE, WORD, KernelText, kernel_text
 
@@ -61,7 +62,10 @@ _INSTEAD = (
     ),
 )
 
-LIBRARY, COMPILERS = "a CUDA library call", "a name of the compiler's"
+# Words that read and write memory apart from ef::, which who sees what a compiler leaves of them sees too.
+_ACCESSES = re.compile(
+    r"__atomic_\w+|__ATOMIC_[A-Z_]+|__builtin_mem(cpy|set|move)|mem(cpy|set|move)|const_cast"
+)
 GLOBAL, STATIC, FILE_SCOPE = "a device global", "a static variable", "a variable at file scope"
 KEPT = (GLOBAL, STATIC, FILE_SCOPE)  # what outlives a launch
 _CONSTANT = "a constant is `static constexpr`; else keep it in an argument, in shared memory or in registers"
@@ -86,15 +90,19 @@ def instead_of(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def lint(source: str) -> tuple[Refusal, ...]:
-    """What a kernel's text holds that it may not, the first thing of each line; empty when clean."""
+def lint(source: str, *, sees_accesses: bool = False) -> tuple[Refusal, ...]:
+    """What a kernel's text holds that it may not, the first thing of each line; empty when clean.
+
+    `sees_accesses`: the caller sees every load and store that a compiler leaves, so that the compiler's
+    atomics and copies, and writes through a cast, may stand there.
+    """
     text = kernel_text(source)
     found = [
         *_in_characters(text),
         *_in_directives(text),
-        *_in_words(text),
-        *_in_casts(text),
-        *_at_file_scope(text),
+        *_in_words(text, sees_accesses=sees_accesses),
+        *_in_casts(text, sees_accesses=sees_accesses),
+        *_at_file_scope(text, sees_accesses=sees_accesses),
     ]
     lines = source.split("\n")
     first: dict[int, Refusal] = {}
@@ -148,7 +156,7 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     (
         r"atomic[A-Z]\w*|v?s?n?printf|malloc|alloca|clock|clock64|memcpy|memset|memmove|assert|cuda[A-Z]\w*"
         r"|cooperative_groups|tex[123]D\w*|surf\w+(read|write)",
-        LIBRARY,
+        "a CUDA library call",
         "",
     ),
     (r"__attribute__|__declspec|__attribute", "an attribute", "leave it out, or write __align__(n)"),
@@ -164,7 +172,7 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     (r"new|delete|throw|try|catch|typeid|dynamic_cast", "what needs a run-time library", "leave it out"),
     (r"const_cast", "a cast that takes const away", "declare what is written without const"),
     (r"import|module", "an import", "a kernel that is checked includes ef.h alone"),
-    (r"__\w*|_[A-Z]\w*", COMPILERS, ""),
+    (r"__\w*|_[A-Z]\w*", "a name of the compiler's", ""),
     (r"EF_\w+", "a name of ef.h's own", "call ef:: alone"),
 )
 _REFUSED = re.compile("|".join(f"(?P<k{at}>{pattern})" for at, (pattern, _, _) in enumerate(_KINDS)))
@@ -189,10 +197,12 @@ def _kind_of(word: str) -> tuple[str, str] | None:
     return _KINDS[at][1:]
 
 
-def _in_words(text: KernelText) -> Iterator[_Found]:
+def _in_words(text: KernelText, *, sees_accesses: bool) -> Iterator[_Found]:
     names, macros = text.names, _macros(text)
-    found = ((word, _kind_of(word)) for word in set(names) if word[0].isalpha() or word[0] == "_")
-    kinds = {word: kind for word, kind in found if kind is not None}
+    asked = {word for word in names if word[0].isalpha() or word[0] == "_"}
+    if sees_accesses:
+        asked = {word for word in asked if not _ACCESSES.fullmatch(word)}
+    kinds = {word: kind for word in asked if (kind := _kind_of(word)) is not None}
     for at, word in enumerate(names):
         place, following = text.places[at], names[at + 1] if at + 1 < len(names) else ""
         if word in kinds:
@@ -337,8 +347,10 @@ def _macros(text: KernelText) -> frozenset[str]:
 # ---- declarations ----
 
 
-def _at_file_scope(text: KernelText) -> Iterator[_Found]:
-    """All that is declared outside of functions is a type, a function of the GPU's, or a constant."""
+def _at_file_scope(text: KernelText, *, sees_accesses: bool) -> Iterator[_Found]:
+    """All that is declared outside of functions is a type, a function of the GPU's, or a constant; a copy of
+    the compiler's where its accesses are seen.
+    """
     names, macros, at = text.names, _macros(text), 0
     while at < len(names):
         word, end = names[at], _end_of_statement(names, at)
@@ -359,13 +371,20 @@ def _at_file_scope(text: KernelText) -> Iterator[_Found]:
             at += 3 if names[at + 1 : at + 3] == ('"C"', "{") else 2
         elif word == "EF_EXPORT_KERNEL":
             at = _close(names, at + 1) + 1
-        elif _is_declared(names, at, macros):
+        elif _is_declared(names, at, macros) or (sees_accesses and _is_copy(names[at:end])):
             at = end
         else:
             yield FILE_SCOPE, text.places[at], _CONSTANT
             if word in _AGGREGATES:  # its body is not the end
                 end = next((i for i in range(end - 1, len(names)) if names[i] == ";"), len(names)) + 1
             at = end
+
+
+def _is_copy(statement: Sequence[str]) -> bool:
+    """Whether it declares one of the functions whose accesses are seen."""
+    return "=" not in statement and any(
+        _ACCESSES.fullmatch(name) and following == "(" for name, following in pairwise(statement)
+    )
 
 
 def _is_declared(names: Sequence[str], at: int, macros: Set[str]) -> bool:
@@ -407,11 +426,10 @@ def _end_of_statement(names: Sequence[str], at: int) -> int:
 # ---- casts ----
 
 _TO_REFERENCE = "a cast to a reference", "name what it refers to"
-WRITABLE = "a cast that takes const away"
-_TO_WRITABLE = WRITABLE, "declare what is written without const"
+_TO_WRITABLE = "a cast that takes const away", "declare what is written without const"
 
 
-def _in_casts(text: KernelText) -> Iterator[_Found]:
+def _in_casts(text: KernelText, *, sees_accesses: bool) -> Iterator[_Found]:
     """Casts to references, casts of pointers to const to others, and constants that are not used by value."""
     names = text.names
     read_only, numbers, arrays = _declared_const(names)
@@ -430,7 +448,7 @@ def _in_casts(text: KernelText) -> Iterator[_Found]:
             what = "the address of a constant", "use its value"
         else:
             continue
-        if what:
+        if what and not (sees_accesses and what == _TO_WRITABLE):
             yield what[0], place, what[1]
 
 
@@ -471,8 +489,3 @@ _TYPE_WORDS = {
 
 def _is_type_word(word: str) -> bool:
     return word in _TYPE_WORDS or _is_name(word)
-
-
-def _rules() -> tuple[Callable[[KernelText], Iterator[_Found]], ...]:
-    """What is said of a line first comes first."""
-    return _in_characters, _in_directives, _in_words, _in_casts, _at_file_scope

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evoflash.launch import LaunchConfig
 from evoflash.operation import (
     ErrorScale,
     ExpectedRows,
@@ -32,20 +33,33 @@ from evoflash.operation import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceReference:
-    """A kernel that computes what is right: one output of rows in fp32, one of numbers in fp64, and of each
-    row the sum of squares, and of two kinds of honest arithmetic the squared errors' sum and the largest one.
+    """A kernel that computes what is right: one output of rows in fp32, perhaps one of numbers in fp64, and
+    of each row the sum of squares, and of two kinds of honest arithmetic the squared errors' sum and the
+    largest one. Where no block of threads has whole rows, a second kernel with the same parameters tells of
+    each row.
     """
 
     source: Path  # on the ef:: layer
     entry: str
     threads: int  # of a block
     output: str  # the names of the tensors
-    numbers: str
+    numbers: str  # empty: the operation has none
     applies: Callable[[Any], bool]  # to a workload
     blocks: Callable[[Any], NDArray[np.int32]]  # a line for each block, which the kernel reads
     rows: Callable[[Any], NDArray[np.intp]]  # that it stores, counted through all groups: all, or a sample
-    # (workload, addresses: of the inputs, and of blocks, right, numbers, per_row) -> arguments of a launch
+    # (workload, addresses: of the inputs, and of blocks, right, numbers, per_row, honest) -> arguments of a
+    # launch
     arguments: Callable[[Any, Mapping[str, int]], tuple[np.generic, ...]]
+    # The second kernel, a block for each row, which finds in `honest` what the first one left, as in `right`
+    entry_of_rows: str = ""
+
+    def launches(self, workload: Workload) -> tuple[LaunchConfig, ...]:
+        """The kernels, in their order."""
+        block, first = (self.threads, 1, 1), len(self.blocks(workload))
+        launch = LaunchConfig(self.entry, (first, 1, 1), block, 0)
+        if not self.entry_of_rows:
+            return (launch,)
+        return launch, LaunchConfig(self.entry_of_rows, (len(self.rows(workload)), 1, 1), block, 0)
 
 
 def outputs_of(workload: Workload, role: str) -> tuple[TensorSpec, ...]:
@@ -103,12 +117,14 @@ class Rows:
 @dataclass(frozen=True, slots=True, eq=False)
 class Relation:
     """Two sides that must agree but for rounding. `before` may be known: numbers by tensor name, (rows,
-    columns).
+    columns). `is_exact`: one run on either side, which agree in every bit, of a kernel that repeats itself;
+    of those before, the rows are those after in whole groups, and of those after they are all.
     """
 
     change: str  # what was changed, in words
     before: Rows | Mapping[str, NDArray[np.float64]]
     after: Rows
+    is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,9 +30,11 @@ from numpy.typing import NDArray
 from evoflash.errors import UsageError
 from evoflash.isolation import IsolatedPool
 from evoflash.replay.comparison import (
+    Quartiles,
     StrategyScore,
     best_so_far,
     draws_us,
+    quartiles,
     random_expectation,
     replay_times,
     scores_of,
@@ -93,7 +95,7 @@ class BenchmarkRow:
     below_random: float  # share of the seeds with P below 0
     cpu_ms: float  # for each evaluation: proposing, the loop and the look-up
     scores: tuple[float, ...]  # P of each seed
-    quartiles: tuple[tuple[float, float, float], ...]  # of best over optimum after 1, 2, ... evaluations
+    quartiles: Quartiles  # of best over optimum after 1, 2, ... evaluations
     difference: float | None = None  # of mean P to the reference's; None for the reference itself
     p_value: float | None = None  # of that difference, by paired()
 
@@ -184,14 +186,13 @@ def _row(recording: Recording, name: str, budget: int, runs: Sequence[Runs]) -> 
     best_us = best_so_far(found, budget, worst_us=times_us[-1])
     expected_us = random_expectation(draws_us(recording), budget)
     scores = scores_of(best_us, expected_us, times_us[0])
-    quartiles = np.quantile(best_us / times_us[0], (0.25, 0.5, 0.75), axis=0).T
     return BenchmarkRow(
         standing(name, best_us, expected_us, times_us[0]),
         float(np.median(scores)),
         float((scores < 0).mean()),
         1e3 * sum(part.cpu_s for part in runs) / max(1, sum(map(len, found))),
         tuple(map(float, scores)),
-        tuple((float(low), float(middle), float(high)) for low, middle, high in quartiles),
+        quartiles(best_us, times_us[0]),
     )
 
 

@@ -30,6 +30,8 @@ RESAMPLES = 1000  # of the repeats, for the interval of P
 
 Curves = NDArray[np.float64]  # (repeats, budget): the best time in us after each evaluation
 
+Quartiles = tuple[tuple[float, float, float], ...]  # of the repeats, after 1, 2, ... evaluations
+
 
 @dataclass(frozen=True, slots=True)
 class StrategyScore:
@@ -54,6 +56,8 @@ class StrategyComparison(SpaceSummary):
     ahead: int
     standings: tuple[StrategyScore, ...]
     random: StrategyScore  # computed exactly, without a run
+    # By strategy the best over the optimum after 1, 2, ... evaluations; of random search its expectation.
+    curves: Mapping[str, Quartiles] = field(default_factory=dict)
     made_with: Mapping[str, str] = field(default_factory=dict)  # operators and extensions, with digests
 
     @property
@@ -111,10 +115,9 @@ def compare(
     every_us, optimum_us = draws_us(recording), recording.scores_us[0]
     budget = min(budget, len(every_us))
     expected = random_expectation(every_us, budget)
-    standings = tuple(
-        standing(name, curves(recording, name, budget, repeats, seed, ahead), expected, optimum_us)
-        for name in strategies
-    )
+    found = {name: curves(recording, name, budget, repeats, seed, ahead) for name in strategies}
+    standings = tuple(standing(name, best_us, expected, optimum_us) for name, best_us in found.items())
+    random = _random_standing(every_us, expected)
     return StrategyComparison(
         **asdict(recording.summary),
         budget=budget,
@@ -122,7 +125,11 @@ def compare(
         seed=seed,
         ahead=ahead,
         standings=standings,
-        random=_random_standing(every_us, expected),
+        random=random,
+        curves={
+            name: quartiles(best_us, optimum_us)
+            for name, best_us in {**found, random.strategy: expected[None, :]}.items()
+        },
     )
 
 
@@ -152,6 +159,12 @@ def best_so_far(found_us: Sequence[Sequence[float]], budget: int, *, worst_us: f
     # A strategy that finds nothing new ends early and keeps its best.
     padded = [np.pad(row, (0, budget - len(row)), constant_values=math.inf) for row in rows]
     return np.minimum(np.minimum.accumulate(np.stack(padded), axis=1), worst_us)
+
+
+def quartiles(best_us: Curves, optimum_us: float) -> Quartiles:
+    """Of the best over the optimum, after each evaluation."""
+    rows = np.quantile(best_us / optimum_us, (0.25, 0.5, 0.75), axis=0).T
+    return tuple((float(low), float(middle), float(high)) for low, middle, high in rows)
 
 
 def replay_times(

@@ -70,7 +70,7 @@ def check_call(
     extents = {tensor: tuple(sizes[size] for size in axes.values()) for tensor, axes in TENSORS.items()}
     return CheckedCall(
         sizes,
-        contract.dtype,
+        dict.fromkeys(TENSORS, contract.dtype),
         {tensor: (*known, contract.head_dim) for tensor, known in extents.items()},
         {
             tensor: _map_strides(tensor, extents[tensor], given, contract.head_dim)

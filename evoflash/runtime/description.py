@@ -22,7 +22,7 @@ class CheckedCall:
     """A call's numbers by the names of its form: what a plan is made of."""
 
     sizes: Mapping[str, int]
-    dtype: str  # of the tensors
+    dtypes: Mapping[str, str]  # of each tensor that has another than bf16
     extents: Mapping[str, tuple[int, ...]]  # of each tensor, its contiguous axis last
     strides: Mapping[str, tuple[int, ...]]  # of its other axes, in elements
     numbers: Mapping[str, float]

@@ -27,14 +27,14 @@ class Dispatcher:
 
     def __init__(self, rule: Mapping[str, Any]) -> None:
         """`rule`: `version`; `reach`, in octaves: what is further from every measured shape falls back; and
-        `keys`, each with head_dim, dtype, causal, gqa_ratio and its points: batch * heads, seq_q, seq_kv, and
-        the kernel's number.
+        `keys`, each with what kernels are compiled for, of attention head_dim, dtype, causal and gqa_ratio,
+        and its points: three sizes, of attention batch * heads, seq_q, seq_kv, and the kernel's number.
         """
         if rule.get("version") != VERSION:
             raise ValueError(f"a dispatch rule of version {rule.get('version')}: this code reads {VERSION}.")
         self._reach = float(rule["reach"])
         self._points = {
-            (key["head_dim"], key["dtype"], bool(key["causal"]), key["gqa_ratio"]): [
+            tuple(value for name, value in key.items() if name != "points"): [
                 (corner(each[:3]), tuple(map(log2, each[:3])), each[3]) for each in key["points"]
             ]
             for key in rule["keys"]
@@ -62,13 +62,27 @@ class Dispatcher:
         found = self._buckets.get(bucket)
         return self._decide(bucket) if found is None else found
 
+    def find(self, key: tuple[Any, ...], sizes: tuple[int, int, int]) -> int:
+        """The number of the kernel for three sizes of what `key` says that kernels are compiled for, in the
+        order of the rule; or FALLBACK.
+        """
+        here = corner(sizes)
+        bucket = (key, *here)
+        found = self._buckets.get(bucket)
+        if found is not None:
+            return found
+        return FALLBACK if min(here) < 1 else self._decide_among(bucket, key, here)
+
     def _decide(self, bucket: tuple[Any, ...]) -> int:
         head_dim, dtype, causal, heads, kv_heads, *here = bucket
         if min(heads, kv_heads, *here) < 1 or heads % kv_heads:
             return FALLBACK  # not remembered: what makes no sense may come in any number
+        return self._decide_among(bucket, (head_dim, dtype, causal, heads // kv_heads), here)
+
+    def _decide_among(self, bucket: tuple[Any, ...], key: tuple[Any, ...], here: Sequence[int]) -> int:
         if len(self._buckets) >= _MOST:
             self._buckets.clear()
-        points = self._points.get((head_dim, dtype, causal, heads // kv_heads), ())
+        points = self._points.get(key, ())
         inside = [point for point in points if point[0] == tuple(here)]
         middle = [log2(each + ((1 << max(0, each.bit_length() - _DIGITS)) - 1) / 2) for each in here]
         found = self._buckets[bucket] = nearest(inside or points, middle, self._reach)

@@ -9,7 +9,6 @@ from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_voi
 from typing import Any
 
 LIBRARY = "libcuda.so.1"
-ELEMENT_BYTES = 2
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 128  # a CUtensorMap; less alignment makes some drivers refuse
 # CUfunction_attribute, CUlaunchAttributeID and CUdevice_attribute.
 DYNAMIC_SHARED, CARVEOUT, LARGE_CLUSTERS = 8, 9, 14
@@ -17,7 +16,8 @@ COOPERATIVE, CLUSTER, STREAM_SERIALIZATION = 2, 4, 6
 SM_COUNT, MAJOR, MINOR = 16, 75, 76
 DEVICE_ORDINAL = 9  # CUpointer_attribute
 # CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion.
-DATA_TYPES = {"fp16": 6, "bf16": 9, "fp32": 7}
+ELEMENT_BYTES = {"e4m3": 1, "fp16": 2, "bf16": 2, "fp32": 4}
+DATA_TYPES = {"e4m3": 0, "fp16": 6, "bf16": 9, "fp32": 7}
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 _RELAXED = 2  # CUstreamCaptureMode: what loads a kernel may be called while another stream is captured

@@ -1,8 +1,10 @@
 """An exported kernel in a program of one's own: launch.json and its cubins, by the CUDA driver alone.
 
     kernel = Kernel.read("folder")
-    plan = kernel.plan((batch, heads, kv_heads, seq_q, seq_kv), strides, device=0)
+    plan = kernel.plan((batch, heads, kv_heads, seq_q, seq_kv), strides, device=0)  # of an attention kernel
     plan.launch(q, k, v, o, lse, workspace, stream)
+    plan = kernel.plan((m, n, k), strides, device=0)  # of a kernel of the linear layer
+    plan.launch(x, w, w_scale, residual, y, bias, workspace, stream)
 
 Owns no device memory: tensors and workspace are the caller's. Kernels run in the device's primary context,
 which is that of the CUDA runtime, of PyTorch and of CuPy; it and the modules are kept for the process's life.
@@ -17,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .attention_dense import DENSE, DensePlan
+from .attention_dense import DENSE
 from .description import CheckedCall, Description, Form, Image, Refused, parse_description
 from .driver import (
     CARVEOUT,
@@ -32,12 +34,13 @@ from .driver import (
     Driver,
     LaunchError,
 )
+from .linear_rows import ROWS
 from .plan import Plan, PlannedLaunch, arguments_of, encoder_of, steps_of
 from .zeros import Zeros
 
 __all__ = ["Kernel", "LaunchError", "Plan", "Refused"]
 
-FORMS: Mapping[str, Form] = {form.name: form for form in (DENSE,)}  # the first: of files that name none
+FORMS: Mapping[str, Form] = {form.name: form for form in (DENSE, ROWS)}  # the first: of files that name none
 _MOST_PLANS = 1024
 _PORTABLE_CLUSTER = 8  # blocks; more have to be asked for
 
@@ -61,7 +64,7 @@ class Kernel:
         self._driver_path, self._lock = driver, threading.RLock()
         self._driver: Driver | None = None
         self._devices: dict[int, _Device] = {}
-        self._plans: dict[object, DensePlan] = {}
+        self._plans: dict[object, Any] = {}
 
     @classmethod
     def read(cls, folder: str | Path, *, driver: str = LIBRARY) -> "Kernel":
@@ -92,11 +95,14 @@ class Kernel:
         *,
         device: int,
         scale: float | None = None,
-    ) -> DensePlan:
-        """The kernel for a shape (batch, heads, kv_heads, seq_q, seq_kv) on the device of that number.
+    ) -> Any:
+        """The kernel for a shape on the device of that number: a Plan of the kernel's form.
 
-        `strides` are those of q, k, v and o: (batch, head, row), in elements; columns are contiguous. LSE is
-        a dense float32 tensor (batch, heads, seq_q). `scale`, of the scores, is 1/sqrt(head_dim) by default.
+        Of attention, the shape is (batch, heads, kv_heads, seq_q, seq_kv) and `strides` are those of q, k, v
+        and o: (batch, head, row), in elements; columns are contiguous. LSE is a dense float32 tensor (batch,
+        heads, seq_q). `scale`, of the scores, is 1/sqrt(head_dim) by default. Of the linear layer, the shape
+        is (m, n, k), and strides are those of rows, (row,), of those of x, w, w_scale, residual and y that
+        the kernel has.
         Refused for a shape, strides or a GPU that the kernel was not verified for or cannot run on;
         LaunchError where the driver fails. Plans are kept: asking again is cheap.
         """
@@ -117,9 +123,19 @@ class Kernel:
                 self._plans.clear()
             return self._plans.setdefault(key, made)
 
+    @property
+    def contract(self) -> Any:
+        """The form's record of the calls that it was compiled for."""
+        return self._described.contract
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """SHA-256 of its cubins: kernels of equal ones are equal."""
+        return tuple(image.sha256 for image in self._described.images)
+
     def zeros(self, size: int, *, device: int) -> int:
-        """The address of `size` bytes of device memory, at most 4096, that are zero, nobody else's and never
-        freed: a workspace for calls of one stream, or of one place in a CUDA graph.
+        """The address of `size` bytes of device memory that are zero, nobody else's and never freed: a
+        workspace for calls of one stream, or of one place in a CUDA graph.
         """
         return self._on(device).zeros.take(size)
 
@@ -177,14 +193,14 @@ class _Device:
             )
         return max(fitting, key=lambda image: image.arch)
 
-    def plan(self, call: CheckedCall) -> DensePlan:
+    def plan(self, call: CheckedCall) -> Plan:
         """The plan; the functions are allowed what it needs."""
         described, image = self._described, self.image
         steps = steps_of(image, call.sizes, self._functions, name=described.name)
         with Current(self._driver, self.context):
             for step in steps:
                 self._make_room(step)
-        made: DensePlan = described.form.plan(
+        made: Plan = described.form.plan(
             self._driver,
             self.context,
             name=described.name,

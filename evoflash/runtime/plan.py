@@ -193,12 +193,12 @@ def arguments_of(image: Image, form: Form, call: CheckedCall) -> tuple[bytes, li
 
 def encoder_of(driver: Driver, wanted: TensorMap, call: CheckedCall) -> Encoder:
     """The encoder of one tensor map: dimensions, the contiguous one first, and all other strides in bytes."""
-    shape = call.extents[wanted.of]
-    in_bytes = [ELEMENT_BYTES * stride for stride in (*call.strides[wanted.of], 1)]
-    axes = (3, 1, 2, 0) if wanted.heads_inside else (3, 2, 1, 0)
+    shape, dtype = call.extents[wanted.of], call.dtypes.get(wanted.of, "bf16")
+    in_bytes = [ELEMENT_BYTES[dtype] * stride for stride in (*call.strides[wanted.of], 1)]
+    axes = (3, 1, 2, 0) if wanted.heads_inside else tuple(reversed(range(len(shape))))
     dims, spans, box = ([each[axis] for axis in axes] for each in (shape, in_bytes, wanted.box))
     return Encoder(
-        *(driver, call.dtype, dims, spans[1:], box),
+        *(driver, dtype, dims, spans[1:], box),
         swizzle=wanted.swizzle,
         promotion=wanted.l2_promotion,
     )

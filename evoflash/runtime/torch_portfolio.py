@@ -3,7 +3,6 @@
 Only the standard library, torch and the runtime's own modules. Forward only. torch_op.py launches.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from .dispatch import FALLBACK, Dispatcher
-from .launch import Kernel, Refused
+from .launch import Refused
+from .packaged import check_package, read_package
 from .torch_fallback import by_sdpa, into, why_nonsense
 from .torch_op import DTYPES, Attention
 
-FORMAT, VERSION = "evoflash portfolio", 1
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -24,24 +23,15 @@ class Portfolio:
 
     def __init__(self, description: Mapping[str, Any], members: Sequence[Attention]) -> None:
         """Refused for a description of another format."""
-        found = description.get("format"), description.get("version")
-        if found != (FORMAT, VERSION):
-            raise Refused(f"portfolio.json is {found}, this code reads {(FORMAT, VERSION)}: export it again.")
+        check_package(description)
         self.description, self.members = description, tuple(members)
         self.dispatcher = Dispatcher(description["rule"])
 
     @classmethod
     def read(cls, folder: str | Path) -> "Portfolio":
         """Of an exported folder. Refused where a file is missing, damaged or not the exported one."""
-        path = Path(folder) / "portfolio.json"
-        try:
-            description = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise Refused(f"{path} cannot be read ({error.strerror}): export the portfolio again.") from None
-        except ValueError as error:
-            raise Refused(f"{path} is no JSON ({error}): export the portfolio again.") from None
-        folders = (Path(folder) / member["folder"] for member in description["members"])
-        return cls(description, [Attention(Kernel.read(each)) for each in folders])
+        description, kernels = read_package(folder)
+        return cls(description, [Attention(kernel) for kernel in kernels])
 
     def __repr__(self) -> str:
         return f"<evoflash portfolio of {len(self.members)} kernels for {self.description['gpu']}>"

@@ -1,5 +1,6 @@
 """The tables, their revision and the leaderboard's query. Opens no database and runs no statement."""
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -119,6 +120,14 @@ timings = _child(
     *(_integer("n"), _flag("censored"), Column("sm_clock_mhz", sa.Integer)),
     *(_text("throttle"), _text("terms_json"), _maybe("energy_mj")),
 )
+
+
+def of_versions(versions: Mapping[str, int]) -> str:
+    """A condition for leaderboard_sql: no kernel of these families that is older than these versions, unless
+    a recording holds it.
+    """
+    older = (f"(g.family = '{family}' AND g.version < {version})" for family, version in versions.items())
+    return f"(g.id IS NULL OR r.basis = 'replayed' OR NOT ({' OR '.join(older) or '1 = 0'}))"
 
 
 _RANKED = "NOT e.censored"  # the query's last condition on what is ranked

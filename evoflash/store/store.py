@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
+from types import MappingProxyType
 from typing import Any, Self
 
 import sqlalchemy as sa
@@ -32,7 +33,7 @@ from evoflash.store import rows, schema
 from evoflash.store.database import Database, open_database
 from evoflash.store.integrity import refuse_misfits
 from evoflash.store.rows import Row
-from evoflash.store.schema import leaderboard_sql
+from evoflash.store.schema import leaderboard_sql, of_versions
 
 _EVAL, _RUN, _LINE = schema.evaluations.c, schema.runs.c, schema.lineage.c
 
@@ -274,12 +275,14 @@ class Store:
             )
         )
 
-    def reject(self, run: Run, genome_id: str, *, rung: Rung, reason: str) -> None:
+    def reject(
+        self, run: Run, genome_id: str, *, rung: Rung, reason: str, status: Status = Status.CORRECTNESS
+    ) -> None:
         """A finalist turned out wrong: it keeps its timings, and ranks nowhere any more."""
 
         def work(connection: sa.Connection) -> None:
             wrong = {
-                "status": Status.CORRECTNESS.value,
+                "status": status.value,
                 "rung": rung.value,
                 "reason": reason,
                 "score_us": None,
@@ -336,13 +339,26 @@ class Store:
         resolved = [rows.with_outcome(e, outcomes.get(run_id, {})) for run_id, e in found]
         return sorted(resolved, key=lambda e: _TRUST.index(e.basis))
 
-    def best(self, problem: str | None, gpu: str | None, *, basis: Basis | None = None) -> Evaluation | None:
+    def families(self) -> tuple[str, ...]:
+        """Of all its kernels."""
+        with self.database.reading() as connection:
+            return tuple(connection.scalars(sa.select(schema.genomes.c.family).distinct()))
+
+    def best(
+        self,
+        problem: str | None,
+        gpu: str | None,
+        *,
+        basis: Basis | None = None,
+        versions: Mapping[str, int] = MappingProxyType({}),
+    ) -> Evaluation | None:
         """The kernel to use: measured before estimated, timed again before not, then fastest.
 
         Without `problem` or `gpu`: those of the newest evaluation that is left. Censored rows never win, nor
-        do replayed ones, unless `basis` asks for them.
+        do replayed ones, unless `basis` asks for them, nor kernels of a family that are older than its
+        version in `versions`.
         """
-        found = self._candidates(problem=problem, gpu=gpu, basis=basis and basis.value)
+        found = self._candidates(versions, problem=problem, gpu=gpu, basis=basis and basis.value)
         ranked = [row for row in found if basis or row["basis"] != Basis.REPLAYED.value]
         if not ranked:
             return None
@@ -354,9 +370,17 @@ class Store:
         """The run's own best, by the same rule as `best`."""
         return best_in(self.history(run))
 
-    def estimates(self, problem: str | None, gpu: str | None, top: int) -> list[Evaluation]:
-        """The `top` fastest estimates of each problem and GPU, fastest first: what `remeasure` takes."""
-        ranked = self._candidates(problem=problem, gpu=gpu, basis=Basis.ESTIMATED.value)
+    def estimates(
+        self,
+        problem: str | None,
+        gpu: str | None,
+        top: int,
+        versions: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[Evaluation]:
+        """The `top` fastest estimates of each problem and GPU, fastest first: what `remeasure` takes. As for
+        `best`, none that is older than `versions`.
+        """
+        ranked = self._candidates(versions, problem=problem, gpu=gpu, basis=Basis.ESTIMATED.value)
         groups = groupby(ranked, key=lambda row: (row["problem"], row["gpu"]))
         return [self._evaluation(row["evaluation"]) for _, group in groups for row in islice(group, top)]
 
@@ -402,10 +426,10 @@ class Store:
             result = connection.execute(sa.text(sql), dict(parameters))
             return tuple(result.keys()), [tuple(row) for row in result]
 
-    def _candidates(self, **where: str | None) -> list[Row]:
+    def _candidates(self, versions: Mapping[str, int], **where: str | None) -> list[Row]:
         given = {name: value for name, value in where.items() if value is not None}
         conditions = " AND ".join(["kind = 'candidate'", *(f"{name} = :{name}" for name in given)])
-        query = f"SELECT * FROM ({leaderboard_sql()}) AS board WHERE {conditions}"
+        query = f"SELECT * FROM ({leaderboard_sql(of_versions(versions))}) AS board WHERE {conditions}"
         columns, ranked = self.query(f"{query} ORDER BY problem, gpu, basis, rank, evaluation", given)
         return [dict(zip(columns, row, strict=True)) for row in ranked]
 

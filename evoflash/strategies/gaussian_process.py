@@ -318,10 +318,14 @@ def favourite(known: Posterior, best: float, among: Flags) -> int:
 
 
 def expected_gain(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """How far below `best` a normal variable is expected to be, counted as 0 where it is above."""
-    z = (best - mean) / deviation
-    gain: Floats = deviation * (z * _normal(z) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
-    return gain
+    """How far below `best` a normal variable is expected to be, counted as 0 where it is above. One that does
+    not vary is what it is: what was assumed of a genome leaves nothing to expect of one like it.
+    """
+    varies = deviation > 0
+    z = np.divide(best - mean, deviation, out=np.zeros_like(deviation), where=varies)
+    gain = deviation * (z * _normal(z) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
+    found: Floats = np.where(varies, gain, np.maximum(best - mean, 0.0))
+    return found
 
 
 def _normal(z: Floats) -> Floats:

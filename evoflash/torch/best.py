@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evoflash.app.known import installed_versions
 from evoflash.champions import champion_today, champions
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation
@@ -135,9 +136,11 @@ def _stored_kernels(db: str, gpu: GpuSpec) -> list[MeasuredKernel]:
         return []
     found = []
     with open_store(db, read_only=True) as store:
+        versions = installed_versions(store)
         for summary in store.problems():
             if summary.gpu == gpu.name and summary.basis is Basis.MEASURED:
-                best = store.best(summary.problem, gpu.name, basis=Basis.MEASURED)
+                measured = Basis.MEASURED
+                best = store.best(summary.problem, gpu.name, basis=measured, versions=versions)
                 workload = _one(parse_problem(summary.problem))
                 if best is not None and workload is not None and best.score_us is not None:
                     found.append(MeasuredKernel(best.genome, workload, best.score_us, best))

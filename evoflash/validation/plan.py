@@ -54,7 +54,7 @@ class SameBits:
     first: int
     second: int
     words: str  # what is said if they do not
-    # Which rows of the first, counted through all groups, are the second's in order: whole groups. None: all.
+    # Which rows of the first, counted through all groups, are the second's in order. None: all.
     rows: NDArray[np.intp] | None = None
 
 
@@ -116,9 +116,19 @@ def plan_of(
         if id(inputs) not in known:
             known.add(id(inputs))
             launches.append(CheckLaunch(inputs))
+    made = CheckPlan(workload, tuple(launches), ())
+    varied += (_same_bits(made, each) for each in relations if isinstance(each, Relation) and each.is_exact)
     again.append(SameBits(0, len(launches), _TWO_RUNS))  # the last launch of all
     launches.append(CheckLaunch(first))
     return CheckPlan(workload, tuple(launches), (*right, *again, *relations, *varied))
+
+
+def _same_bits(made: CheckPlan, relation: Relation) -> SameBits:
+    """What an exact relation says of bits, between launches that are planned already."""
+    assert isinstance(relation.before, Rows), "a known side is not exact"
+    first, second = (made.launch_of(side.runs[0]) for side in (relation.before, relation.after))
+    words = f"{relation.change}: the output is not the same to the bit"
+    return SameBits(first, second, words, relation.before.rows)
 
 
 def names_of(workload: Workload) -> tuple[str, ...]:
@@ -152,7 +162,7 @@ def size_plan_of(
     workload: Workload, cases: Sequence[tuple[TestInput, ExpectedOutputs]], rng: np.random.Generator
 ) -> CheckPlan:
     """What checks a kernel at the benchmark's shape: each of the test inputs, of which the right answers are
-    known at a sample; the first again, and with its groups exchanged, where the operation knows how.
+    known at a sample; the first again, and with its rows in other places, where the operation knows how.
     """
     operation, first = operation_of(workload), cases[0][0]
     launches = [*(CheckLaunch(inputs) for inputs, _ in cases), CheckLaunch(first)]
@@ -160,11 +170,10 @@ def size_plan_of(
     checks.append(SameBits(0, len(cases), _TWO_RUNS))
     if operation.rearranged is not None:
         relation = operation.rearranged(first, workload=workload, rng=rng)
-        if isinstance(relation.before, Rows) and relation.before.rows is not None:
-            words = f"{relation.change}: the output is not the same to the bit"
-            checks.append(SameBits(0, len(launches), words, relation.before.rows))
-        checks.append(relation)
         launches += [CheckLaunch(moved) for moved in relation.after.runs]
+        if isinstance(relation.before, Rows) and (relation.is_exact or relation.before.rows is not None):
+            checks.append(_same_bits(CheckPlan(workload, tuple(launches), ()), relation))
+        checks.append(relation)
     return CheckPlan(workload, tuple(launches), tuple(checks))
 
 

@@ -28,10 +28,12 @@ def _columns(rows: list[dict[str, Any]]) -> list[tables.Column]:
             header, tuple(format(row[name] or "", form if row[name] else "") for row in rows), rank
         )
 
+    bandwidth = [figures("GB/s", "gbps", ".0f", 2)] if any(row["gbps"] for row in rows) else []
     return [
         tables.Column("baseline", tuple(row["name"] for row in rows), is_number=False),
         figures("us", "median_us", ".2f", 0),
         figures("x fastest", "over_fastest", ".2f", 1),
+        *bandwidth,
         figures("TFLOPS", "tflops", ".1f", 2),
         figures("p10", "p10_us", ".2f", 3),
         figures("p90", "p90_us", ".2f", 4),

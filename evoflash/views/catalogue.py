@@ -5,25 +5,11 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
+from evoflash import operation as registry
 from evoflash.app.catalogue import FamilySummary, KnownGpu, NamedProblem
 from evoflash.specs import GpuSpec
 from evoflash.views.tables import Column, print_table
 from evoflash.views.terminal import tell
-
-_BEHIND_A_NAME = """\
-Behind a name, or in its place, with commas between:
-  b= h= hkv= d=    batch, query heads, key/value heads, head dimension
-  s= sq= skv=      both lengths, the query length, the key/value length
-  causal           a query sees no later key
-  dtype=fp16|bf16  the type of Q, K, V and O
-  acc=fp16         scores may be summed in fp16, an accuracy class of its own
-Several problems joined by + are ranked by the geometric mean of their times.
-For example: mission,causal   s2k_d64,dtype=bf16   b=4,h=32,hkv=8,s=4096,d=128   mission+mission,causal
-
-A linear layer of a decoding step, y = x W^T with up to 64 rows: linear:m=1,n=1280,k=8192,dtype=fp8b128
-  m= n= k=         rows of x, rows of W, their length; or a layer's name for n and k, as 70b_tp8_qkv
-  dtype=bf16|fp8b128|fp8t   the type of W; bias and residual are added
-For example: linear:70b_tp8_qkv,m=8,dtype=fp8b128"""
 
 
 def print_gpus(found: Sequence[KnownGpu], console: Console) -> None:
@@ -66,7 +52,7 @@ def print_problems(found: Sequence[NamedProblem], console: Console) -> None:
     ]
     print_table(columns, console)
     print()
-    tell(_BEHIND_A_NAME)
+    tell("\n\n".join(operation.problem_help for operation in registry.known()))
 
 
 def describe_families(found: Sequence[FamilySummary], columns: int, *, explain: bool) -> str:

@@ -11,6 +11,7 @@ from rich.text import Text
 from evoflash.app.check.findings import KINDS, Finding
 from evoflash.app.check.runs import CheckReport
 from evoflash.errors import UsageError
+from evoflash.notices import count_of
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan", "help": "bold green"}
 _GUTTER = "blue"
@@ -151,7 +152,7 @@ def _prose(word: str, text: str, width: int) -> Text:
 def _summary(checked: CheckReport) -> Text:
     cases = len({record.case for record in checked.runs})
     ran = (
-        f" in {_count(len(checked.runs), 'run')} over {_count(cases, 'shape')}"
+        f" in {count_of(len(checked.runs), 'run')} over {count_of(cases, 'shape')}"
         if cases
         else "; it was not run"
     )
@@ -159,7 +160,7 @@ def _summary(checked: CheckReport) -> Text:
     resources = f"; {build.registers} registers, {build.spill_bytes} bytes spilled" if build else ""
     word = checked.verdict
     style = _STYLES["help" if word == "passed" else "error"]
-    counts = [_count(checked.errors, "error"), _count(checked.warnings, "warning")]
+    counts = [count_of(checked.errors, "error"), count_of(checked.warnings, "warning")]
     counted = (
         "no findings" if not checked.findings else ", ".join(c for c in counts if not c.startswith("0 "))
     )
@@ -174,10 +175,6 @@ def _grounds(checked: CheckReport) -> Iterator[tuple[str, str]]:
     if coverage.seen:
         yield "seen", " ".join(coverage.seen)
     yield "not compared", " ".join(coverage.left_open)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _short(path: Path) -> str:

@@ -31,11 +31,13 @@ def print_insights(insights: Insights, console: Console) -> None:
         for title, records in (
             ("operators", insights.operators),
             ("what held the parent back", insights.bottlenecks),
-            (f"both, used {OFTEN} times or more", often),
+            (f"operators by what held the parent back, used {OFTEN} times or more", often),
             ("operator chosen by its credit, or at random as a control", insights.arms),
         ):
             tables.print_table(_columns(records, mark), console, title=title)
             console.print()
+    if insights.lineage:
+        console.print("how the best kernel came about", highlight=False)
     for step in insights.lineage:
         console.print(escape(_step(step, mark)), highlight=False, soft_wrap=not wraps)
     for sentence in sentences(insights):

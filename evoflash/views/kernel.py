@@ -16,11 +16,13 @@ from evoflash.evaluation import Basis, Build, Evaluation, Run, Timing, Verdict
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.notices import db_words, is_verbose, say
-from evoflash.problem import parse_problem
+from evoflash.problem import has_lse, parse_problem
 from evoflash.settings import is_on
 from evoflash.space import Genome, Value
 from evoflash.views.leaderboard import front_in_words
 from evoflash.views.runs import cost_in_words
+
+_LEAST_TERM_US = 0.05  # a term of the model that would read 0.0 is left out
 
 
 def describe(kernel: KnownKernel) -> str:
@@ -49,7 +51,11 @@ def _checks(verdicts: Sequence[Verdict]) -> list[str]:
     worst = {
         "relative L2 error": f"{max(v.rel_l2 for v in verdicts):.1e}",
         "largest error over RMS": f"{max(v.max_over_rms for v in verdicts):.1e}",
-        "log-sum-exp error": f"{max(v.lse_error for v in verdicts):.1e}",
+        **(
+            {"log-sum-exp error": f"{max(v.lse_error for v in verdicts):.1e}"}
+            if has_lse(verdicts[0].workload)
+            else {}
+        ),
     }
     ratio = max(v.honest_ratio for v in verdicts)
     return [
@@ -145,23 +151,25 @@ def _after(text: str, separator: str) -> str:
     return separator + text if text else ""
 
 
-def _flops(workload: str) -> float | None:
-    """Of one call; None for a workload of a recorded space of another kernel."""
+def _rates(workload: str, us: float, mark: str) -> str:
+    """The bandwidth first where that bounds it; nothing for a workload of another kernel's recorded space."""
     try:
-        return parse_problem(workload).workloads[0].reported_flops
+        problem = parse_problem(workload)
     except UsageError:
-        return None
+        return ""
+    moved = problem.streamed_bytes
+    read = f" = {mark}{moved / us / 1e3:.0f} GB/s" if moved else ""
+    return f"{read} = {mark}{problem.reported_flops / us / 1e6:.1f} TFLOPS"
 
 
 def _timing(timing: Timing, *, is_estimate: bool) -> str:
     mark = "~" if is_estimate else ""
     spread = f"{_spread(timing)}, n {timing.n}" if timing.n > 1 else ""
     clock = f", {timing.sm_clock_mhz} MHz" if timing.sm_clock_mhz else ""
-    terms = ", ".join(f"{name} {us:.1f}" for name, us in sorted(timing.terms.items(), key=lambda x: -x[1]))
+    largest = sorted(timing.terms.items(), key=lambda term: -term[1])
+    terms = ", ".join(f"{name} {us:.1f}" for name, us in largest if us >= _LEAST_TERM_US)
     bound = " at least" if timing.censored else ""
-    speed = f"{mark}{timing.median_us:.2f} us"
-    if (flops := _flops(timing.workload)) is not None:
-        speed += f" = {mark}{flops / timing.median_us / 1e6:.1f} TFLOPS"
+    speed = f"{mark}{timing.median_us:.2f} us{_rates(timing.workload, timing.median_us, mark)}"
     return (
         f"{timing.protocol}:{bound} {speed}{spread}{clock}"
         + _after(terms, "; terms in us: ")
@@ -210,7 +218,9 @@ def describe_build(build: Build) -> str:
 
 def _verdict(verdict: Verdict) -> str:
     word = "passed" if verdict.passed else f"FAILED, {verdict.reason}"
-    errors = f"rel L2 {verdict.rel_l2:.1e}, max/RMS {verdict.max_over_rms:.1e}, LSE {verdict.lse_error:.1e}"
+    errors = f"rel L2 {verdict.rel_l2:.1e}, max/RMS {verdict.max_over_rms:.1e}"
+    if has_lse(verdict.workload):
+        errors += f", LSE {verdict.lse_error:.1e}"
     return f"checked   {verdict.workload}: {word}; {errors}, {verdict.honest_ratio:.2f} x a plain one's error"
 
 

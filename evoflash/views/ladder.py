@@ -116,9 +116,9 @@ def check_plot(path: Path) -> None:
         raise UsageError(f"--plot {path}: name a file that ends in {' or '.join(_FORMATS)}.")
     if not path.resolve().parent.is_dir():
         raise UsageError(f"--plot {path}: there is no folder {path.resolve().parent}; make it first.")
+    check_replaceable(path)
     if find_spec("matplotlib") is None:
         raise UsageError(f"--plot needs matplotlib: {install('plots')}.")
-    check_replaceable(path)
 
 
 def plot(climb: Climb, path: Path) -> None:

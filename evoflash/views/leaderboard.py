@@ -11,15 +11,18 @@ from rich.console import Console
 from rich.markup import escape
 
 from evoflash.app.catalogue import problem_and_name
-from evoflash.app.leaderboard import RANKING, Objective, Rankings, databases_of, short_names
+from evoflash.app.leaderboard import RANKING, Rankings, databases_of, short_names
+from evoflash.app.objectives import Objective
 from evoflash.champions import ARCHIVED
 from evoflash.champions.evidence import archived_for, error_in_words, percent_of, ties
+from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
+from evoflash.problem import parse_problem
 from evoflash.views import tables
 from evoflash.views.terminal import four_digits
 
 Row = Mapping[str, Any]
-NOTHING = "No correct kernel is stored for this: run `evoflash search`, or ask for less."
+NOTHING = "No correct kernel that fits is stored: run `evoflash search`, or leave a filter out."
 
 
 def as_csv(table: Rankings) -> str:
@@ -33,7 +36,8 @@ def as_csv(table: Rankings) -> str:
 
 def as_markdown(table: Rankings) -> str:
     """A heading and a pipe table for each ranking."""
-    return "\n".join(_markdown_ranking(table, rows) for rows in _rankings(table)) or f"{nothing(table)}\n"
+    rankings = [_markdown_ranking(table, rows) for rows in _rankings(table)] or [f"{nothing(table)}\n"]
+    return "\n".join([*rankings, *(f"{line}\n" for line in table.older)])
 
 
 def _markdown_ranking(table: Rankings, rows: list[Row]) -> str:
@@ -86,6 +90,8 @@ def print_table(table: Rankings, console: Console, *, wide: bool = False) -> Non
         )
         for line in () if table.objectives else notes(rows):
             console.print(escape(line), highlight=False)
+    for line in table.older:
+        console.print(escape(line), highlight=False)
 
 
 def front_in_words(table: Rankings) -> list[str]:
@@ -181,20 +187,14 @@ def _is_estimated(rows: list[Row]) -> bool:
 
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
 _RANKS = {
-    **{"#": 0, "kernel": 0, "us": 0, "est. us": 0, "genome": 1, "speed-up": 2, "TFLOPS": 3, "p10-p90": 4},
-    **{
-        "bound": 5,
-        "regs": 6,
-        "spills": 7,
-        "timed": 8,
-        "search": 9,
-        "database": 1,
-        "rel L2": 0,
-        "smem B": 0,
-        "mJ": 0,
-    },
+    **{"#": 0, "kernel": 0, "us": 0, "est. us": 0, "rel L2": 0, "smem B": 0, "mJ": 0, "genome": 1},
+    **{"database": 1, "speed-up": 2, "GB/s": 3, "TFLOPS": 3, "p10-p90": 4, "bound": 5, "regs": 6},
+    **{"spills": 7, "timed": 8, "search": 9},
 }
-_NUMBERS = {"#", "us", "est. us", "p10-p90", "speed-up", "TFLOPS", "regs", "spills", "rel L2", "smem B", "mJ"}
+_NUMBERS = {
+    *("#", "us", "est. us", "p10-p90", "speed-up", "GB/s", "TFLOPS"),
+    *("regs", "spills", "rel L2", "smem B", "mJ"),
+}
 
 
 def _columns(rows: list[Row], objectives: Sequence[Objective] = ()) -> dict[str, Callable[[Row], str]]:
@@ -212,6 +212,7 @@ def _columns(rows: list[Row], objectives: Sequence[Objective] = ()) -> dict[str,
         **{header: cell for header, cell in _OF_OBJECTIVES.items() if header in headers},
         "p10-p90": lambda row: _spread(row, mark),
         "speed-up": lambda row: _speedup(row, mark),
+        "GB/s": lambda row: _figure(_gbps(row), mark),
         "TFLOPS": lambda row: _figure(row["tflops"], mark),
         "regs": lambda row: _count(row["registers"]),
         "spills": lambda row: _count(row["spill_bytes"]),
@@ -238,6 +239,15 @@ _OF_OBJECTIVES: Mapping[str, Callable[[Row], str]] = {
 
 def _figure(number: float | None, mark: str) -> str:
     return "" if number is None else f"{mark}{four_digits(number)}"
+
+
+def _gbps(row: Row) -> float | None:
+    """Of a problem whose time its bytes bound; None of the others, and of another kernel's recorded space."""
+    try:
+        moved = parse_problem(row["problem"]).streamed_bytes
+    except UsageError:
+        return None
+    return moved / row["score_us"] / 1e3 if moved and row["score_us"] else None
 
 
 def _spread(row: Row, mark: str) -> str:

@@ -6,6 +6,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.markup import escape
 
+from evoflash.app.portfolio.choice import form_of
 from evoflash.app.portfolio.run import PortfolioResult, ServedShape, at_borders, regret, serve_mix
 from evoflash.champions.evidence import model_error
 from evoflash.evaluation import Basis
@@ -55,19 +56,20 @@ def _kernels(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[st
 
 
 def _columns(found: PortfolioResult, rows: Sequence[ServedShape]) -> list[Column]:
-    sizes = [row.workload.names() for row in rows]
+    form = form_of(rows[0].workload)
+    sizes = [form.columns(row.workload) for row in rows]
     mark = _mark(found)
     columns = [
-        Column("b", tuple(str(each["batch"]) for each in sizes)),
-        Column("h/hkv", tuple(f"{each['heads']}/{each['kv_heads']}" for each in sizes), 4),
-        Column("sq", tuple(str(each["seq_q"]) for each in sizes)),
-        Column("skv", tuple(str(each["seq_kv"]) for each in sizes)),
+        *(
+            Column(title, tuple(each[title] for each in sizes), 4 if "/" in title else 0)
+            for title in sizes[0]
+        ),
         Column("weight", tuple(f"{row.weight:.1%}" for row in rows), 2),
         Column("kernel", tuple(str(found.kernels.index(row.kernel)) if row.kernel else "-" for row in rows)),
         Column("us", tuple(f"{mark}{row.time.us:.2f}" if row.time else "" for row in rows)),
         Column("best", tuple(f"{mark}{row.best_us:.2f}" if row.best_us else "" for row in rows), 1),
         Column("regret", tuple(_cost(row, mark) for row in rows)),
-        Column("SDPA", tuple(map(_library_time, rows)), 3),
+        Column(form.library[1], tuple(map(_library_time, rows)), 3),
     ]
     return [column for column in columns if any(column.cells)]
 
@@ -116,11 +118,11 @@ def _notes(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[str]
         table_row = found.table.row(row.workload)
         reasons = sorted(set(table_row.absent.values())) if table_row and not row.best else []
         why = reasons[0] if reasons else "none of the kept kernels computes it; more --kernels would"
-        yield f"note: {row.workload} falls back to PyTorch's attention: {why}"
+        yield f"note: {row.workload} falls back to {form_of(row.workload).library[0]}: {why}"
     slower = [row for row in rows if row.time and row.library_us and row.library_us < row.time.us]
     if slower:
-        first = slower[0].workload
-        yield f"note: PyTorch's attention is faster on {len(slower)} of the shapes, for example {first}"
+        first, many = slower[0].workload, len(slower)
+        yield f"note: {form_of(first).library[0]} is faster on {many} of the shapes, for example {first}"
     rough = [row for row in rows if row.time and row.time.is_rough]
     if rough:
         yield f"note: times from three turns at most: {len(rough)}; more --minutes make them sure"

@@ -94,6 +94,17 @@ def print_comparison(comparison: StrategyComparison, console: Console) -> None:
     console.print(escape(_comparison_legend(comparison)), highlight=False, soft_wrap=not console.is_terminal)
 
 
+def curves_as_csv(comparison: StrategyComparison) -> str:
+    """A line for each strategy and evaluation: the quartiles of the best over the optimum."""
+    lines = ["strategy,evaluation,lower_quartile,median,upper_quartile"]
+    for name, rows in comparison.curves.items():
+        word = f'"{name}"' if "," in name else name
+        lines += [
+            f"{word},{at},{low:.5g},{middle:.5g},{high:.5g}" for at, (low, middle, high) in enumerate(rows, 1)
+        ]
+    return "\n".join([*lines, ""])
+
+
 def _comparison_cells(standing: StrategyScore, is_run: bool) -> tuple[str, ...]:
     after = "never" if standing.near_after is None else str(standing.near_after)
     interval = f"{standing.score_low:+.2f} to {standing.score_high:+.2f}" if is_run else "exact"

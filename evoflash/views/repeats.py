@@ -55,9 +55,10 @@ def answer(found: SearchComparison) -> Iterator[str]:
         yield "No seed has a correct kernel in both: nothing can be said of which is better."
         return
     mark = "~" * any(each.is_estimate for each in both)
+    evaluations = "1 evaluation" if found.evaluations == 1 else f"{found.evaluations} evaluations"
     pairs = "1 pair" if len(found.pairs) == 1 else f"{len(found.pairs)} pairs of equal seeds"
     yield (
-        f"After {found.evaluations} evaluations A's best takes {mark}{found.ratio:.3f} of B's time, the "
+        f"After {evaluations} A's best takes {mark}{found.ratio:.3f} of B's time, the "
         f"geometric mean of {pairs}."
     )
     if found.p_value is None:

@@ -46,7 +46,7 @@ def print_summary(outcomes: Sequence[ProblemResult], console: Console) -> None:
 
 def print_known(found: Sequence[KnownForProblem], console: Console) -> None:
     """A row for each problem of a file with the kernel that is known for it, and how many have none."""
-    rows = [_known_cells(each) for each in found]
+    rows = [known_cells(each) for each in found]
     names = ("problem", "us", "where from", "kernel", "family")
     columns = [
         Column(
@@ -66,7 +66,8 @@ def print_known(found: Sequence[KnownForProblem], console: Console) -> None:
         console.print(_ESTIMATES)
 
 
-def _known_cells(found: KnownForProblem) -> tuple[str, str, str, str, str]:
+def known_cells(found: KnownForProblem) -> tuple[str, str, str, str, str]:
+    """Problem, time, where that is from, id and family."""
     kernel, text = found.kernel, found.problem.text
     if kernel is None:
         return text, "", "none", "", ""

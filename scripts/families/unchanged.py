@@ -64,9 +64,9 @@ def rendered() -> Iterator[tuple[str, str]]:
     for name in known_families():
         family = load_family(name)
         for text in PROBLEMS:
+            problem = parse_problem(text)
             gpus = [spec for spec in map(load_gpu, GPUS) if family.supports(spec)]
-            for gpu in gpus:
-                problem = parse_problem(text)
+            for gpu in gpus if family.op == problem.operation else ():
                 yield from _rendered(family, problem, text, gpu, count=RANDOM // len(gpus))
 
 

@@ -198,7 +198,7 @@ def test_every_kernel_comes_first_as_it_is_and_a_predicate_in_one_kernel_only():
 @pytest.mark.slow
 @pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", [family.name for family in families_for(load_gpu("h200"))])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_sample_of_mutants_is_found_out_or_reviewed(name, half):
     """By default one half of the sample, each second of its mutants."""
     family = load_family(name)

@@ -23,7 +23,7 @@ from evoflash.emulator.preflight import check_finalist, emulate, preflight
 from evoflash.errors import EvoflashError
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
-from evoflash.operations.attention.check_shapes import check_workloads
+from evoflash.operation import operation_of
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.trust.selftest.corpus import FOLDER, Fraud, build_fraud, corpus
 from scripts.families.in_flight import in_flight
@@ -31,7 +31,9 @@ from scripts.records import command, write_record
 
 SOURCE = "single edits"
 SEEDS = (20261121, 2, 3)  # of a pre-flight: the first one's answer is what counts
-INPUTS = ("normal", "spikes")  # of the check shapes: all would take minutes for the slow kernels
+# Of the check shapes: all would take minutes for the slow kernels. The second one where it is cheap.
+INPUTS = {"attention": ("normal", "spikes"), "linear": ("normal", "needles")}
+_FEW_FLOPS = 1 << 28
 LIMIT_S = 600.0  # of one edit
 GPU = "h200"
 
@@ -106,11 +108,13 @@ def _check_shapes(fraud: Fraud, gpu: GpuSpec) -> str:
     candidate, family = build_fraud(fraud, gpu)
     library = gxx.build(candidate.source, name=family.name)
     registers = family.registers(family.names(candidate.genome.as_dict(), candidate.compile_key, gpu))
-    shapes = check_workloads([fraud.kernel.problem.compile_key(gpu.arch)])
+    key = candidate.compile_key
+    ordinary, other = INPUTS[key.operation]
+    shapes = operation_of(key).check_workloads([key])
     for shape in sorted(shapes, key=lambda shape: shape.flops):
         launches = family.launches(candidate.genome, shape, gpu)
-        runs = [(inputs, False) for inputs in (INPUTS if shape.seq_kv < 500 else INPUTS[:1])]
-        for inputs, is_strided in (*runs, (INPUTS[0], True)):
+        more = [(other, False)] if shape.flops < _FEW_FLOPS else []
+        for inputs, is_strided in ((ordinary, False), *more, (ordinary, True)):
             emulations, verdict = emulate(
                 library,
                 launches,

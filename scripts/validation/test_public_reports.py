@@ -12,7 +12,8 @@ def test_there_are_twenty_of_them_each_with_its_address() -> None:
     assert all(report["of"].startswith("https://github.com/") for report in REPORTS)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("report", CHEAP, ids=[report["id"] for report in CHEAP])
 def test_what_was_reported_of_another_tool_is_not_so_here(report) -> None:
     found = tried(report)

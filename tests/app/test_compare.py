@@ -2,6 +2,9 @@
 
 import json
 import os
+import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from evoflash.app.compare import (
     ComparisonRun,
     PairResult,
     as_dict,
+    compare_by_name,
     contenders,
 )
 from evoflash.errors import DeviceError, EvoflashError, UsageError
@@ -26,6 +30,7 @@ from evoflash.gpu.timing.paired import MINIMAL_EFFECT, PairedComparison
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import parse_problem
+from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.views import kernel as compare_report
@@ -262,3 +267,30 @@ def test_without_a_gpu_there_is_no_floor_and_no_error(monkeypatch):
 
     monkeypatch.setattr(launcher, "present_gpu", none)
     assert (noise.floor(), noise.describe()) == (MINIMAL_EFFECT, "")
+
+
+@pytest.mark.parametrize(
+    ("second_us", "says"),
+    [(9.1, "~9.00 us and ~9.10 us: nearer than its error"), (19.0, "~19.00 us, which is farther apart than")],
+)
+def test_without_a_gpu_what_the_model_said_of_both_is_told(database, tmp_path, monkeypatch, second_us, says):
+    path, genome_id = database
+    copy = str(tmp_path / "two.db")
+    shutil.copy(path, copy)
+    with open_store(copy) as store:
+        (run,) = store.runs()
+        ((_, first),) = store.history(run)
+        other = replace(first, genome=Genome("flash_simt", 1, (("warps", 2),)), score_us=second_us)
+        store.add(run, other, Proposal(other.genome))
+
+    def absent(_):
+        raise DeviceError("no GPU can be used: take another machine.")
+
+    monkeypatch.setattr(launcher, "present_spec", absent)
+    with pytest.raises(DeviceError, match=re.escape(says)) as caught:
+        compare_by_name(genome_id[:8], other.genome.id, problem=None, seed=0, db=copy)
+    assert str(caught.value).startswith(
+        "no GPU can be used: take another machine. For h200 the model estimates"
+    )
+    with pytest.raises(DeviceError, match=r"another machine\.$"):
+        compare_by_name(genome_id[:8], "sdpa_cudnn", problem=None, seed=0, db=copy)

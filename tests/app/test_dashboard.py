@@ -67,6 +67,17 @@ def test_a_trial_has_its_genes_under_their_family_and_its_kernel_as_attributes(s
     assert study.trials[2].user_attrs["reason"] == cases.SCRIPT
 
 
+def test_a_study_and_its_trials_say_what_made_them_and_what_their_times_are(database, study):
+    with open_store(str(database), read_only=True) as store:
+        run = next(each for each in store.runs() if each.id == int(study.user_attrs["run"]))
+
+    assert run.made_with
+    assert {name: study.user_attrs[name] for name in run.made_with} == run.made_with
+    for trial in study.trials:
+        assert trial.user_attrs["basis"] == run.key.basis
+        assert trial.user_attrs["family_version"] == cases.genomes(1)[0].version
+
+
 def test_what_is_not_proven_violates_the_constraint_and_never_is_the_best(study):
     violated = [trial.constraints[MISSING] > 0 for trial in study.trials]
     assert violated == [False, False, True, False, True, False, False]

@@ -257,7 +257,7 @@ def test_where_nothing_is_sure_nothing_is_claimed() -> None:
     said = list(sentences(found))
 
     assert len(clear) <= 1  # of eleven values, at 95 %
-    assert f"Of {len(found.effects) - len(clear)} other values no pairs of kernels tell" in "\n".join(said)
+    assert f"For {len(found.effects) - len(clear)} other values no pair of kernels tells" in "\n".join(said)
 
 
 def test_estimates_stay_marked_in_words_and_json_is_json() -> None:

@@ -85,6 +85,7 @@ def climbed() -> Climb:
     return climb(gpu="l4", problem=SMALL, evaluator="emulated", steps=FIRST_AND_LAST)
 
 
+@pytest.mark.slow
 def test_the_emulated_path_checks_and_times_every_step(climbed):
     assert climbed.is_correct
     assert climbed.basis is Basis.ESTIMATED

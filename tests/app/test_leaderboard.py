@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from evoflash.app.known import installed_versions
 from evoflash.app.leaderboard import Only, Rankings, read_rankings, since_of
 from evoflash.cli import program as cli
 from evoflash.errors import UsageError
@@ -25,9 +27,11 @@ from evoflash.evaluation import (
     Run,
     Rung,
     RunKey,
+    RunStart,
     Status,
     Timing,
 )
+from evoflash.kernels.family import load_family
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import DB
 from evoflash.space import Genome
@@ -35,11 +39,12 @@ from evoflash.store.store import Store, open_store
 from evoflash.views import leaderboard as report
 from evoflash.views.html.leaderboard import page
 
+DECODE = "b=16,h=32,hkv=8,sq=1,skv=8192,d=128,dtype=fp16"
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"
 
 
 def evaluation_of(block_m: int, score_us: float, *, basis: Basis = Basis.MEASURED) -> Evaluation:
-    genome = Genome("flash_mma", 1, (("block_m", block_m),))
+    genome = Genome("flash_mma", load_family("flash_mma").version, (("block_m", block_m),))
     key = AttentionKey(64, "fp16", False, 1, "sm_89")
     is_estimate = basis is Basis.ESTIMATED
     protocol = "model" if is_estimate else "cold"
@@ -58,14 +63,42 @@ def evaluation_of(block_m: int, score_us: float, *, basis: Basis = Basis.MEASURE
     )
 
 
-def test_what_an_older_version_of_a_family_took_is_no_rival(tmp_path) -> None:
+def test_what_an_older_version_of_a_family_took_is_no_rival_and_stands_where_its_run_is_asked_for(store):
     older, newer = evaluation_of(1, 5.0), evaluation_of(2, 9.0)
-    newer = replace(newer, genome=replace(newer.genome, version=2))
-    with open_store(str(tmp_path / "a.db")) as store:
-        put(store, begin(store), older)
-        assert [row["genome_id"] for row in rows_of(store)] == [older.genome.id]
-        put(store, begin(store), newer)
-        assert [row["genome_id"] for row in rows_of(store)] == [newer.genome.id]
+    older = replace(older, genome=replace(older.genome, version=1))
+    run = begin(store)
+    put(store, run, older)
+    alone, asked = read_rankings(store), read_rankings(store, only=Only(run=run.id))
+
+    what = "1 kernel of version 1 of flash_mma, which is now at 2"
+    assert (alone.rows, alone.older[0].startswith(f"Not ranked: {what}")) == ((), True)
+    assert [row["genome_id"] for row in asked.as_dicts()] == [older.genome.id]
+    assert asked.as_dict()["older"] == [f"Among these are {what}: they are not what evoflash writes today."]
+    for text in (report.as_markdown(alone), page(alone)):
+        assert what in text
+    assert store.best(MISSION, "l4", versions=installed_versions(store)) is None
+
+    put(store, begin(store), newer)
+    assert [row["genome_id"] for row in rows_of(store)] == [newer.genome.id]
+
+
+def test_a_row_says_what_made_its_kernel_in_the_view_the_json_and_the_csv(store, tmp_path) -> None:
+    key = RunKey(MISSION, "l4", Basis.ESTIMATED, "evolution", 1, from_archive=True)
+    start = RunStart(archive=("0123456789abcdef",), learns_from_shipped=("mission",))
+    environment = {"extensions": "mine.cu.j2 1a2b"}
+    run = store.begin(key, gpu_hash="abc", budget=9, argv=[], environment=environment, start=start)
+    put(store, run, evaluation_of(1, 5.0, basis=Basis.ESTIMATED))
+    table = read_rankings(store)
+
+    (row,) = table.with_genes()
+    (parsed,) = csv.DictReader(io.StringIO(report.as_csv(table)))
+    with closing(sqlite3.connect(tmp_path / "evoflash.db")) as connection:
+        ((viewed,),) = connection.execute("SELECT provenance_json FROM leaderboard").fetchall()
+    for made in (row["provenance"], json.loads(parsed["provenance_json"]), json.loads(viewed)):
+        assert made["environment"] == environment
+        assert (made["archive"], made["learns_from_shipped"]) == (["0123456789abcdef"], ["mission"])
+    assert (row["basis"], row["family_version"]) == ("estimated", load_family("flash_mma").version)
+    assert table.as_dict()["leaderboard"] == [row]
 
 
 def baseline_of(name: str, score_us: float) -> Baseline:
@@ -198,6 +231,19 @@ def test_an_estimate_has_no_speed_up_over_a_measured_baseline(both: Store) -> No
 def test_tflops_follow_the_convention_of_the_field(both: Store) -> None:
     fastest = rows_of(both, basis=Basis.MEASURED)[0]
     assert fastest["tflops"] == pytest.approx(4 * 8 * 512 * 512 * 64 / 10.0 / 1e6)
+
+
+@pytest.mark.parametrize(("problem", "has_bandwidth"), [(DECODE, True), (f"{DECODE}+{MISSION}", False)])
+def test_where_reading_bounds_the_time_bandwidth_is_shown_beside_tflops(
+    store: Store, problem: str, has_bandwidth: bool
+) -> None:
+    key = RunKey(problem, "l4", Basis.MEASURED, "evolution", 1)
+    run = store.begin(key, gpu_hash="abc", budget=9, argv=[], environment={})
+    put(store, run, replace(evaluation_of(1, 1000.0), problem=problem))
+    header, _, row = printed(read_rankings(store)).splitlines()[1:4]
+    assert ("GB/s" in header) is has_bandwidth
+    assert ("537.1" in row) is has_bandwidth  # 2 (1 of K and V, 256 MiB each), and Q and O
+    assert "TFLOPS" in header
 
 
 def test_a_recorded_space_of_another_computation_has_no_tflops(store: Store) -> None:

@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 from tables import table_of_cases
 
-from evoflash.app.leaderboard import OBJECTIVES, objectives_of, pareto_front, read_front
+from evoflash.app.leaderboard import read_front
+from evoflash.app.objectives import OBJECTIVES, objectives_of, pareto_front
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
 from evoflash.app.search.limits import Limits
@@ -253,6 +254,7 @@ def searched(tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 def test_a_search_keeps_its_objectives_and_ends_with_its_front(searched) -> None:
     db, result = searched
     with open_store(db, read_only=True) as store:

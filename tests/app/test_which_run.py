@@ -105,6 +105,16 @@ def test_best_of_a_file_of_problems_says_what_is_known_for_each(database: str, t
     table = forked.evoflash(*words).stdout
     assert "archived, measured on NVIDIA H200" in table
     assert "2 of 3 have a kernel. `evoflash search --problems FILE` searches for the others." in table
+    page = tmp_path / "mix.html"
+    assert forked.evoflash(*words, "--html", str(page)).returncode == 1
+    shown = page.read_text()
+    assert f"2 of 3 problems of {mix} have a kernel." in shown
+    assert "fa3, 1.04 times as long" in shown
+    rows = json.loads(done.stdout)
+    assert [isinstance(row["run"], int) for row in rows] == [True, False, False]
+    assert f"run {rows[0]['run']}, " in shown
+    alone = forked.evoflash("best", "--html", str(page), "--db", database)
+    assert (alone.returncode, "`evoflash report` is of one search" in alone.stderr) == (2, True)
     mixed = forked.evoflash(*words, "--problem", "mission")
     assert (mixed.returncode, "leave the options for one kernel away" in mixed.stderr) == (2, True)
 

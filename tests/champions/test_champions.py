@@ -438,8 +438,10 @@ def test_what_the_database_measured_comes_before_the_archive(tmp_path, nobody, s
     assert "archive" not in "".join(said)
 
 
+@pytest.mark.slow
 @needs_gxx
 @pytest.mark.parametrize("asked", [{}, {"problem": None, "gpu": None}], ids=["named", "newest"])
+@pytest.mark.sample(1)
 def test_the_archives_measured_kernel_goes_before_an_estimate_of_ones_own(tmp_path, nobody, asked) -> None:
     stored(tmp_path / "a.db", Basis.ESTIMATED, 9.0)
     known = champion.champion_of(MISSION, "h200")

@@ -120,6 +120,7 @@ def test_a_measured_search_from_the_archive_learns_from_them_and_goes_on_with_th
 
 
 @pytest.mark.parametrize("options", [{"archive": False}, {"archive": True, "strategy": "evolution"}])
+@pytest.mark.sample(1)
 def test_nobody_else_does(options, shipped) -> None:
     assert planned(**options).shipped == ()
 

@@ -213,3 +213,12 @@ def test_a_strategy_that_nobody_has_is_the_users_mistake() -> None:
 
     assert done.returncode == EXIT_USAGE
     assert "no strategy is called 'annealing'" in one_line(done)
+
+
+@pytest.mark.skipif(find_spec("kernel_tuner") is not None, reason="Kernel Tuner is installed here")
+def test_strategies_of_a_package_that_is_not_there_are_no_comparison(tmp_path) -> None:
+    done = evoflash("benchmark-search", "--strategies", "kernel-tuner", "-o", str(tmp_path / "b"))
+
+    assert done.returncode == EXIT_USAGE
+    assert "of --strategies kernel-tuner none can run without its package" in one_line(done)
+    assert list(tmp_path.iterdir()) == []

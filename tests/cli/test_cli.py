@@ -80,6 +80,7 @@ def test_best_exports_a_file_whose_command_prints_it_again(searched, tmp_path):
     assert again.stdout == text
 
 
+@pytest.mark.slow
 def test_best_show_prints_the_same_text(searched):
     shown = evoflash("best", "--show", "--db", str(searched))
 

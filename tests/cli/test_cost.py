@@ -9,7 +9,9 @@ import time
 import pytest
 from waiting import until
 
+from evoflash import isolation
 from evoflash.app.runs import cost_as_dict, parse_price
+from evoflash.app.search import session
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.session import Meter, counting, result_of
 from evoflash.app.search.stopping import TerminatedError
@@ -85,6 +87,20 @@ def test_processes_that_a_command_started_and_saw_end_are_charged(store) -> None
             os._exit(0)
         os.waitpid(child, 0)
     assert took(store, run).cpu_s >= 0.2  # clocks of two processes, and hundredths of a second
+
+
+def test_while_a_command_runs_its_processes_and_workers_elsewhere_are_charged(store, monkeypatch) -> None:
+    monkeypatch.setattr(session, "_NOTE_EVERY_S", 0.0)
+    run, elsewhere_s = begin(store), iter([5.0, 65.0, 65.0, 65.0])
+    with counting(store, run, Limits(budget=9), lambda: next(elsewhere_s)) as meter:
+        child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            until(lambda: isolation.cpu_seconds() - time.process_time() > 0.3, what="the child has worked")
+            meter.note_now_and_then()
+            assert 60.1 <= took(store, run).cpu_s < 75, "neither is at its end"
+        finally:
+            child.kill()
+            child.wait()
 
 
 def test_a_search_without_a_gpu_costs_none_of_it(store) -> None:

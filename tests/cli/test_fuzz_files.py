@@ -192,8 +192,9 @@ def test_each_kind_of_file_is_tried() -> None:
     assert tuple(TRIED) == FILES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=f"a {kind}") for kind in FILES])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_a_file_in_any_state_ends_in_one_line_at_worst(kind, tmp_path, monkeypatch) -> None:
     place = Place(tmp_path, monkeypatch.setenv)
     TRIED[kind](place, place.good[kind])

@@ -111,8 +111,9 @@ def _stopped_before_work(place, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna_dashboard", None)  # else `dashboard` serves and does not end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_a_command_ends_in_good_order_whatever_its_options(name, place) -> None:
     @cases(cases_of(name))
     @given(lines(name))

@@ -23,6 +23,7 @@ def test_a_gpu_is_known_by_the_name_that_its_driver_reports(name: str) -> None:
 
 
 @pytest.mark.parametrize("command", [name for name in app().commands if name not in ("runs", "db")])
+@pytest.mark.sample(14)
 def test_help_names_values_in_words_and_no_limit_that_nobody_meets(command: str) -> None:
     shown = evoflash(command, "--help").stdout
     options = shown.partition("Options:")[2]

@@ -1,8 +1,9 @@
 """Every command in every surrounding that machines have: the exit code and one line with the cause, or done.
 
 Read-only, full and noexec file systems are mounted for the command alone (unshare), a user is unknown in a
-namespace of its own, streams are closed by the shell. Not covered: a machine with a GPU, other systems than
-Linux. Scripts without a guard and from stdin: tests/test_spawning.py; notebooks: scripts/pages/console.
+namespace of its own, streams are closed by the shell; Python's call runs in a notebook's kernel. Not covered:
+a machine with a GPU, other systems than Linux, a notebook on a read-only root, where Jupyter itself cannot
+start. Scripts without a guard and from stdin: tests/test_spawning.py.
 """
 
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from places import FIXTURES, environment
+from places import FIXTURES, ROOT, environment
 from tables import data
 from waiting import LIMIT_S
 
@@ -143,3 +144,44 @@ def test_a_command_does_its_work_or_says_in_one_line_what_is_in_its_way(
         assert sum(says != "" and re.search(says, line) is not None for line in lines) <= 1, "once"
     if code and "prints" not in around.get("spoils", {}):  # there the work is done, and cannot be told
         assert runs_of(Path(words["place"], "data/evoflash/evoflash.db")) == before, "a run that is none"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("surrounding", ["plain", "read-only cache", "full /dev/shm"])
+def test_the_line_of_the_readme_works_in_a_notebook_or_says_what_is_in_its_way(
+    surrounding: str, words: dict[str, str]
+) -> None:
+    """In Jupyter's own kernel, which is started inside of the surrounding and asked over its sockets."""
+    pytest.importorskip("ipykernel", reason="notebooks need evoflash's dev extra")
+    (line,) = re.findall(r"`(evoflash\.search\(.*?\)\.best)`", (ROOT / "README.md").read_text())
+    cell = "import evoflash\n" + line.replace("budget=200", "budget=1, family='flash_simt'")
+    around = SURROUNDINGS[surrounding]
+    given = environment(
+        CUDA_VISIBLE_DEVICES="",
+        HOME=words["place"] + "/home",
+        XDG_DATA_HOME=words["place"] + "/data",
+        JUPYTER_RUNTIME_DIR=words["place"],
+        PYTHONPATH=str(ROOT),
+    )
+    given.pop("EVOFLASH_DB", None)
+    given |= {name: value.format(**words) for name, value in around.get("set", {}).items()}
+    first = around.get("in", ":").format(**words)
+    ask = [UNSHARE, "-Urm", SH, "-c", f'{{ {first}; }} || exit 99; exec "$@"', SH, sys.executable, "-c"]
+
+    done = subprocess.run(
+        [*ask, data(__file__, "ASK_A_KERNEL"), cell],
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+    if done.returncode == 99 or "unshare failed" in done.stderr:
+        pytest.skip(f"this surrounding cannot be made here: {done.stderr.strip()[:200]}")
+    code, says = expected(surrounding, "search")
+    error, _, shown = done.stdout.partition("\n")
+    if code:
+        assert re.search(says, error), done.stdout + done.stderr
+    else:
+        assert (error, "flash_simt" in shown) == ("", True), done.stdout + done.stderr

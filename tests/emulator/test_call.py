@@ -77,6 +77,7 @@ def test_displaced_arrays_lie_anywhere_16_bytes_behind_aligned_addresses() -> No
 
 
 @pytest.mark.parametrize("bit", [18, 30, 40])
+@pytest.mark.sample(1)
 def test_a_kernel_that_goes_by_a_bit_of_an_address_is_found(bit: int) -> None:
     space = FAMILY.space((KEY,), GPU)
     right = render(space.genome(FAMILY.seeds[0].values), KEY, GPU)

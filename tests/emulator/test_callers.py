@@ -74,6 +74,7 @@ def test_a_watched_line_is_named_with_the_call_that_led_to_it(watched: tuple[int
     assert {site.line for site in ran.sites} == {3, 6, 17}
 
 
+@pytest.mark.slow
 def test_a_check_names_the_calls_of_both_places(tmp_path: Path) -> None:
     path = tmp_path / "copies.cu"
     path.write_text(HEADER + COPIES)

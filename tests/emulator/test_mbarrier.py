@@ -48,6 +48,7 @@ def line_of(wanted: str) -> int:
         pytest.param(24, [7] * 32, id="several arrivals at once, made again"),
     ],
 )
+@pytest.mark.sample(48)
 def test_a_right_kernel_is_not_reported(
     number: int, expected: list[int], delivery: str, schedule: str, seed: int
 ) -> None:

@@ -172,6 +172,7 @@ def test_every_descriptor_reads_what_the_oracle_placed(columns: int, width_a: in
 
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.sample(7)
 def test_a_may_come_from_registers(columns: int, element: str) -> None:
     for width, mn_major, adds in product(WIDTHS, (False, True), (False, True)):
         b = operand(columns, width, mn_major, B_START, 0)
@@ -275,6 +276,7 @@ def test_what_is_allowed_is_not_reported(memory: Memory, delivery: Any, schedule
 
 @pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
 @pytest.mark.parametrize(("number", "kind", "line"), told("wgmma"))
+@pytest.mark.sample(69)
 def test_a_broken_rule_is_reported_with_its_line(
     memory: Memory, number: int, kind: str, line: str, delivery: Any, schedule: Any
 ) -> None:

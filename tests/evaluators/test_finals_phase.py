@@ -22,6 +22,7 @@ MISSION = parse_problem("mission")
 (WORKLOAD,) = map(str, MISSION.workloads)
 KEY = RunKey(str(MISSION), "h200", Basis.MEASURED, "evolution", 0)
 LIBRARY = "sdpa_flash"
+WRONG = PreparationFailure(Status.RUNTIME, Rung.PREFLIGHT, "wrong beyond 6000 keys")
 
 
 def genome_of(number):
@@ -42,13 +43,18 @@ class Gpu:
 
     problem, gpu = MISSION, load_gpu("h200")
 
-    def __init__(self, hidden=(), late=(), answers=True):
+    def __init__(self, hidden=(), late=(), answers=True, emulated=()):
         self.wrong = {genome_of(number).id for number in hidden}
         self.late = {genome_of(number).id for number in late}
-        self.answers, self.seeds, self.timed = answers, [], []
+        self.unproven = [genome_of(number) for number in emulated]
+        self.answers, self.seeds, self.timed, self.done = answers, [], [], []
 
     def begin_finals(self):
         return secrets.randbits(48)
+
+    def proof_as_finalist(self, genome):
+        self.done.append(("begins", genome))
+        return SimpleNamespace(failure=lambda: WRONG if genome in self.unproven else None)
 
     def task_of(self, genome):
         return SimpleNamespace(genome_id=genome.id)
@@ -56,6 +62,7 @@ class Gpu:
     def checked_on_hidden_shapes(self, task, genome, *, seed):
         assert task.genome_id == genome.id
         self.seeds.append(seed)
+        self.done.append(("checked", genome))
         if task.genome_id in self.wrong:
             return GpuOutcome(task.genome_id, Status.CORRECTNESS, Rung.CORRECTNESS, "too far off")
         return GpuOutcome(task.genome_id, Status.CORRECT, Rung.DONE)
@@ -183,11 +190,9 @@ class Prover(EmulatedEvaluator):
         super().__init__(MISSION, load_gpu("h200"), seed=0, cores=ThisMachine(1))
         self.wrong, self.asked = [genome_of(number) for number in wrong], []
 
-    def failure_as_finalist(self, genome):
+    def proof_as_finalist(self, genome):
         self.asked.append(genome)
-        if genome in self.wrong:
-            return PreparationFailure(Status.CORRECTNESS, Rung.PREFLIGHT, "wrong beyond 6000 keys")
-        return None
+        return SimpleNamespace(failure=lambda: WRONG if genome in self.wrong else None)
 
 
 def test_without_a_gpu_the_best_is_proven_until_one_is_right(store):
@@ -200,9 +205,28 @@ def test_without_a_gpu_the_best_is_proven_until_one_is_right(store):
     assert outcome(store, run, 3).status is outcome(store, run, 9).status is Status.CORRECT
 
 
+def test_with_a_gpu_the_emulator_proves_finalists_while_they_are_checked_and_the_next_one_follows(store):
+    far, near = [evaluation_of(n, 9.0 + 0.05 * n) for n in range(3, 25)], evaluation_of(2, 8.1)
+    run = run_of(store, evaluation_of(1, 8.0), near, *far)
+    gpu = Gpu(emulated=[1, 2])
+
+    time_finalists(gpu, store, run)
+
+    first, second, third = map(genome_of, (1, 2, 3))
+    begun = [("begins", first), ("begins", second), ("checked", first), ("checked", second)]
+    assert gpu.done[:6] == [*begun, ("begins", third), ("checked", third)]
+    wrong = outcome(store, run, 1)
+    assert (wrong.status, wrong.rung, wrong.score_us) == (Status.RUNTIME, Rung.PREFLIGHT, None)
+    assert wrong.reason == "as a finalist: wrong beyond 6000 keys"
+    assert gpu.timed[0] == third.id
+
+
 def test_the_best_of_a_handful_is_no_finalist(store):
     run = run_of(store, evaluation_of(1, 9.0))
+    gpu = Gpu()
     with Prover(wrong=[1]) as evaluator:
         prove_best(evaluator, store, run)
+    promote(gpu, store, run)
 
     assert evaluator.asked == []
+    assert gpu.done == [("checked", genome_of(1))]

@@ -207,7 +207,7 @@ def test_another_gpu_is_refused(recorder):
 @pytest.fixture(scope="module")
 def text():
     case = exported("tensor maps")
-    return cupy_file.text(case, case.command("cupy", "attention.py"))
+    return cupy_file.text_of(artefact(case, command=case.command("cupy", "attention.py")), "attention")
 
 
 def test_the_file_loads_in_a_python_without_evoflash_or_cupy(text, tmp_path):

@@ -85,7 +85,7 @@ def test_a_solution_and_its_definition_are_as_they_were(golden):
     case = exported("plain")
     solution = flashinfer_solution.solution(case, "name", "solution.json")
     (source,) = solution.pop("sources")
-    assert source["content"].endswith(flashinfer_solution.RUN)
+    assert source["content"].endswith(flashinfer_solution.solution_form(case).run)
     golden("exports/solution.json", json.dumps([solution, flashinfer_solution.definition(case)], indent=1))
 
 

@@ -11,13 +11,15 @@ from tables import data, table_of_cases
 from evoflash.champions import champion_today
 from evoflash.cli import program as cli
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing, Verdict
+from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing, Verdict
 from evoflash.exports import flashinfer_solution, t4
-from evoflash.exports.claims import as_comment, claims, facts
+from evoflash.exports.claims import as_checked, as_comment, claims, facts
 from evoflash.exports.exported import with_evaluation
 from evoflash.exports.kinds import KINDS, kind_of
 from evoflash.exports.launch_json import artefact
 from evoflash.kernels.family import load_family
+from evoflash.kernels.renderer import render
+from evoflash.notices import heard_by
 from evoflash.replay.kernel_tuner import read_recording
 from evoflash.replay.t4_results import t4_results
 from evoflash.store.store import open_store
@@ -171,6 +173,24 @@ def test_an_export_claims_what_the_database_knows_and_no_more(searched):
     assert known["verified"]["checks"] == 1
     assert [(each["median_us"], each["basis"]) for each in known["timings"]] == [(3.5, "measured")]
     assert claims(case)["verified"] == {"status": "never evaluated", "checks": 0}
+
+
+def test_an_export_of_another_text_than_was_checked_says_so_and_claims_nothing():
+    case = exported("direct")
+    key, heard = case.compile_key, list[str]()
+    rendered = render(case.genome, key, case.gpu).source_sha
+    leaves = Build("x", key, rendered, "cubin", "the machine code")
+    asked = []
+    for sha, code in ((rendered, "the machine code"), ("f" * 64, "the machine code"), (rendered, "another")):
+        build = Build("x", key, sha, "cubin", code)
+        checked = replace(case, evaluation=evaluation_of(case, case.genome, 20.0, builds=(build,)))
+        with heard_by(heard.append):
+            asked += [as_checked(checked), as_checked(checked, [leaves])]
+
+    is_kept = [each.evaluation is not None and not each.is_other for each in asked]
+    assert is_kept == [True, True, False, True, True, False]
+    said = "is not the one that was checked: the file claims no check and no time"
+    assert [words.split(" of ")[0] for words in heard if said in words] == ["the text", "the machine code"]
 
 
 def test_an_estimate_is_marked_in_every_form(searched):

@@ -86,7 +86,9 @@ def linked(folder, prefixes) -> ctypes.CDLL:
 
 def call(**changes) -> Args:
     """A call of DECODE that is right, but for the pointers, and for what is changed."""
-    args = Args(size=ctypes.sizeof(Args), version=dense.VERSION, q=0x1000, k=0x2000, v=0x3000, o=0x4000)
+    args = Args(
+        size=ctypes.sizeof(Args), version=dense.STRUCT.version, q=0x1000, k=0x2000, v=0x3000, o=0x4000
+    )
     args.batch, args.heads, args.kv_heads, args.seq_q, args.seq_kv, args.head_dim = 2, 8, 2, 4, 512, 64
     args.dtype, args.mask = dense.DTYPE_CODES["fp16"], dense.MASK_CODES["causal"]
     args.workspace, args.workspace_bytes = 0x10000, 1 << 30
@@ -161,6 +163,7 @@ def test_three_files_can_be_included_into_one_translation_unit(folder):
 
 @needs_nvcc
 @pytest.mark.parametrize(("batch", "heads", "seq_q"), [(1, 4, 1), (2, 8, 4), (3, 12, 77)])
+@pytest.mark.sample(1)
 def test_the_workspace_that_a_file_asks_for_is_what_its_launches_use(library, batch, heads, seq_q):
     problem = f"b={batch},h={heads},hkv={heads // 4},sq={seq_q},skv=512,d=64,causal"
     genome, what, gpu = genome_of("flash_mma", ["kv_splits=4"], problem=problem, gpu="h200")

@@ -81,7 +81,7 @@ def test_each_value_of_each_gene_runs_clean(cases, name, value):
     ("cases", "name", "one", "other"),
     [one for each in BY_GENE for one in with_family(each, gene_cases.adjacent_values(each.family))],
 )
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 def test_no_value_is_inert(cases, name, one, other):
     genomes = cases.with_value(name, one, other), cases.with_value(name, other, one)
     first, second = (
@@ -207,6 +207,7 @@ def test_a_rendered_kernel_holds_its_genes_and_nothing_of_others(cases, row):
         for name, values in {"base": {}, **cases.said["pairs"]}.items()
     ],
 )
+@pytest.mark.sample(40)
 def test_a_rendered_kernel_reads_as_if_written_by_hand(cases, values):
     for causal in (True, False):
         key = replace(cases.key, causal=causal)
@@ -224,7 +225,7 @@ def test_a_rendered_kernel_reads_as_if_written_by_hand(cases, values):
         for mistake in kernel["mistakes"]
     ],
 )
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 def test_a_planted_mistake_is_found(cases, kernel, mistake):
     key = cases.key_with(kernel.get("key", {}))
     values, registers = cases.values(kernel), kernel.get("registers", 0)

@@ -68,6 +68,7 @@ def test_divided_keys_make_more_blocks_of_fewer_rows():
 @pytest.mark.cover
 @pytest.mark.parametrize("schedule", ["persistent", "dynamic"])
 @pytest.mark.parametrize("sms", [1, 3, 5, 200])
+@pytest.mark.sample(2)
 def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
     """Grids are multiples of the batch: some blocks are too many. Every row outgrows its first tile."""
     workload = AttentionWorkload(3, 4, 2, 300, 300, 64, causal=True)
@@ -80,6 +81,7 @@ def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
 
 
 @pytest.mark.parametrize("epilogue", ["staged", "direct"])
+@pytest.mark.sample(1)
 def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
     """What does not fit its log is done exactly at once; of the rest, what overflows is done again."""
     workload, gpu = AttentionWorkload(1, 65, 65, 129, 61, 64, causal=True), replace(H200, sm_count=1)
@@ -106,6 +108,7 @@ def test_a_note_behind_the_last_place_is_noticed_where_tiles_are_small(ratio, ca
 
 
 @pytest.mark.parametrize(("consumers", "overlap"), [(1, "intra"), (2, "intra"), (3, "none")])
+@pytest.mark.sample(2)
 def test_a_warpgroup_of_two_tiles_owns_twice_the_rows_and_fetches_as_many_keys(consumers, overlap):
     workload, key = AttentionWorkload(1, 2, 2, 768, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
     counted = {}
@@ -155,6 +158,7 @@ BUFFERED = {"overlap": "buffered", "rescale": "speculative", "schedule": "dynami
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("schedule", ["dynamic", "grid"])
+@pytest.mark.sample(2)
 def test_a_second_p_takes_turns_with_the_first_whatever_the_tiles(schedule, causal):
     """One to five tiles, the last not whole: what the loop of two steps leaves over."""
     key = replace(KEY, gqa_ratio=1, causal=causal)
@@ -194,6 +198,7 @@ SKIPPING = {"tile_skip": "on", "consumers": 4, "schedule": "dynamic", "q_stages"
 
 @table_of_cases(tuples=True)
 @pytest.mark.parametrize("more", [{}, {"schedule": "grid", "kv_splits": 4}], ids=["dynamic", "split"])
+@pytest.mark.sample(4)
 def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q, seq_kv, own, more):
     workload, products = ALONE.workload(1, 1, seq_q, seq_kv), {}
     for name in ("off", "on"):
@@ -206,6 +211,7 @@ def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q,
 
 @pytest.mark.parametrize("rescale", ["online", "speculative"])
 @pytest.mark.parametrize("sms", [1, 5])
+@pytest.mark.sample(2)
 def test_rings_and_turns_stay_in_step_when_warpgroups_sit_out_tiles_of_piece_after_piece(rescale, sms):
     """Query blocks of uneven ends, some with rows that see nothing."""
     workload = AttentionWorkload(2, 2, 2, 600, 560, 64, causal=True)
@@ -219,6 +225,7 @@ HALVING = {"tile_skip": "half", "block_n": 128, "rescale": "online"}
 
 @table_of_cases()
 @pytest.mark.parametrize("more", [{}, {"schedule": "dynamic", "rescale": "speculative", "sum_of": "exact"}])
+@pytest.mark.sample(6)
 def test_a_warpgroup_multiplies_half_of_a_last_tile_of_which_its_rows_see_no_more(
     seq_q, seq_kv, scores, values, more
 ):
@@ -234,6 +241,7 @@ def test_a_warpgroup_multiplies_half_of_a_last_tile_of_which_its_rows_see_no_mor
 
 @pytest.mark.parametrize("values", [{}, {"tile_skip": "both", "consumers": 3, "block_n": 96}])
 @pytest.mark.parametrize("rescale", ["lazy", "speculative"])
+@pytest.mark.sample(2)
 def test_rings_and_turns_stay_in_step_when_warpgroups_take_half_a_tile_of_piece_after_piece(rescale, values):
     """Query blocks of uneven ends, some with rows that see nothing; packed heads: one query has two rows."""
     workload, gpu = AttentionWorkload(2, 4, 2, 330, 290, 64, causal=True), replace(H200, sm_count=3)
@@ -334,6 +342,7 @@ SPLIT = {"kv_splits": 8, "block_n": 32, "rescale": "speculative"}
 
 @pytest.mark.parametrize("values", [{}, {"rescale": "online"}, {"producer": "self", "turns": "none"}])
 @pytest.mark.parametrize("seq_q", [9, 60])
+@pytest.mark.sample(3)
 def test_splits_without_a_key_weigh_nothing(seq_q, values):
     """40 keys are two tiles: six of eight splits are empty; of 60 queries the first 20 see nothing."""
     genome, workload = genome_of({**SPLIT, **values}, ALONE), ALONE.workload(2, 2, seq_q, 40)
@@ -347,6 +356,7 @@ def test_splits_without_a_key_weigh_nothing(seq_q, values):
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("rescale", ["online", "lazy", "sampled", "speculative"])
 @pytest.mark.parametrize("trial", ["rising", "saturated", "needles"])
+@pytest.mark.sample(2)
 def test_a_query_of_packed_heads_over_many_keys_is_put_together_again(trial, rescale, dtype):
     """997 keys are 16 tiles, the last one of 37: each of eight blocks has two. Some must do theirs again."""
     key = AttentionKey(128, dtype, True, 4, "sm_90a")
@@ -450,6 +460,7 @@ def test_a_sum_of_rounded_weights_cancels_the_rounding_of_a_key_that_outweighs_a
     [(5, {}), (13, {}), (5, TWO_TILES), (69, TWO_TILES), (77, {**TWO_TILES, "sum_of": "exact"})],
 )
 @pytest.mark.parametrize("schedule", ["grid", "dynamic"])
+@pytest.mark.sample(5)
 def test_one_row_that_outgrows_its_reference_has_its_block_done_again(schedule, row, tiles):
     """Neither the first lane's rows nor, at 13 and 77, the first eight: each thread's check of either tile of
     rows must count.

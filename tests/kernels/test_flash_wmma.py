@@ -48,6 +48,7 @@ def test_the_rendered_kernel_is_the_golden_one(name, golden):
 
 
 @pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.sample(2)
 def test_the_golden_kernels_pass_the_emulator(name):
     gpu = GOLDEN[name][1]
 

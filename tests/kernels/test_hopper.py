@@ -31,6 +31,7 @@ LENGTHS = ("sq=75,skv=300", "sq=1,skv=77", "sq=200,skv=90")
 @pytest.mark.cover
 @pytest.mark.parametrize("kind", [FULL_64, CAUSAL_64, FULL_128, CAUSAL_128])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.sample(8)
 def test_a_configuration_computes_attention_without_a_report(name: str, kind: str) -> None:
     configuration = CONFIGURATIONS[name]
     if not configuration.fits(parse_workload(f"{kind},s=1").head_dim):

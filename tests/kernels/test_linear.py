@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from tables import data, table_of_cases
 
+from evoflash.emulator import launch as emulated_launch
 from evoflash.emulator.call import EmulatorRun, run_call
-from evoflash.emulator.preflight import preflight
-from evoflash.errors import EvoflashError
+from evoflash.emulator.preflight import check_finalist, preflight
+from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Proposal, Status
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.pipeline import ThisMachine
@@ -21,6 +22,7 @@ from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import export_kernel
+from evoflash.launch import LaunchConfig
 from evoflash.numerics import decode, encode
 from evoflash.operations.linear.inputs import draw
 from evoflash.operations.linear.workload import WEIGHTS, LinearKey, LinearWorkload
@@ -69,7 +71,7 @@ def genome_with(name, gene, value, key):
 
 
 @pytest.mark.parametrize(("name", "gene", "value"), list(values_of_genes()))
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_a_value_of_a_gene_runs_clean(name, gene, value):
     key = replace(key_of(name), rows=1 if (gene, value) == ("rows_per_warp", 8) else ROWS[name])
     genome = genome_with(name, gene, value, key)
@@ -80,18 +82,18 @@ def test_a_value_of_a_gene_runs_clean(name, gene, value):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("kind", [*WEIGHTS, "e4m3"])
 @pytest.mark.parametrize("added", [{}, {"bias": True, "residual": True}], ids=["plain", "added"])
 @pytest.mark.parametrize("rows", [1, 8, 64])
 @pytest.mark.cover
-def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, weights, added, rows):
+def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, kind, added, rows):
     if rows > 8 and name == "linear_simt":
         pytest.skip("it is for few rows")
-    key = LinearKey(weights, rows, GPU.arch, **added)
-    values = {
-        **KERNELS[name]["early" if added else "plain"],
-        **({"row_tiles": 1} if rows > 8 and name == "linear_mma" else {}),
-    }
+    key = LinearKey(kind, rows, GPU.arch, **added)
+    if kind == "e4m3":  # x as W
+        key = replace(key, weights="fp8b128", x=kind)
+    narrow = {"row_tiles": 1} if rows > 8 and name == "linear_mma" else {}
+    values = {**KERNELS[name]["early" if added else "plain"], **narrow}
 
     made = candidate(name, values, key)
     build = compile_candidate(made)
@@ -121,18 +123,73 @@ def test_every_seed_is_valid_for_some_layer(seed_of):
     assert len(meant) == len(family.seeds)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("x", ["bf16", "e4m3"])
+def test_a_right_kernel_comes_through_what_only_the_best_meet(name, x):
+    made = candidate(name, KERNELS[name]["counter"], key_of(name, x=x))
+
+    assert check_finalist(made, FAMILIES[name], GPU, seed=3).complaint == ""
+
+
 # ---- what is wrong
 
 
 @table_of_cases()
-def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, bias):
-    key = key_of(family, bias=bool(bias))
+@pytest.mark.sample(15)
+def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, x):
+    key = key_of(family, x=x or "bf16")
     found = preflight(
         candidate(family, KERNELS[family][kernel], key, (old, new)), FAMILIES[family], GPU, seed=3
     )
 
     assert found.status is Status[status], found.complaint
     assert re.search(says or "", found.complaint), found.complaint
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("x", ["bf16", "e4m3"])
+@pytest.mark.parametrize("fault", data(__file__, "FAULTS"), ids=lambda fault: fault["name"])
+@pytest.mark.cover
+def test_a_fault_of_the_kind_that_is_judged_is_found_before_a_gpu(fault, family, x):
+    """Each in every family, with x in either type; `old` by family where the text differs."""
+    if x not in fault.get("x", ["bf16", "e4m3"]):
+        pytest.skip("a kernel of x in BF16 has no scales of x")
+    if isinstance(fault["old"], dict) and family not in fault["old"]:
+        pytest.skip("the family has no such step")
+    old, new = (
+        fault[side][family] if isinstance(fault[side], dict) else fault[side] for side in ("old", "new")
+    )
+    key = key_of(family, x=x, bias=True, residual=True)
+    values = {**KERNELS[family][fault["kernel"]], **fault.get("values", {})}
+
+    found = preflight(candidate(family, values, key, (old, new)), FAMILIES[family], GPU, seed=3)
+
+    assert found.status in (Status.CORRECTNESS, Status.RUNTIME), found.complaint
+    assert re.search(fault["says"], found.complaint), found.complaint
+
+
+def test_a_cluster_that_the_emulator_has_no_room_for_is_a_constraint_and_no_end_of_a_search(monkeypatch):
+    """As a family's that has no check of its own for it."""
+    name = "linear_mma"
+    made = candidate(name, KERNELS[name]["cluster"], key_of(name))
+    monkeypatch.setattr(emulated_launch, "MOST_TOGETHER", 3 * 64 - 1)
+
+    found = preflight(made, FAMILIES[name], GPU, seed=3)
+
+    assert found.status is Status.CONSTRAINTS
+    assert found.complaint == "linear_mma: a cluster of 192 threads, the emulator has room for 191 at once"
+
+
+@pytest.mark.parametrize("blocks", [7, 8])
+def test_a_cluster_is_refused_where_the_emulator_itself_refuses_it(blocks):
+    name = "linear_mma"
+    library = gxx.build(candidate(name, KERNELS[name]["plain"], key_of(name)).source, name=name)
+    launch = LaunchConfig(name, (blocks, 1, 1), (512, 1, 1), 0, cluster=(blocks, 1, 1))
+
+    with pytest.raises(UsageError) as refused:  # it lacks arguments
+        emulated_launch.run_launch(library, launch, ())
+
+    assert ("has room for" in str(refused.value)) is bool(emulated_launch.beyond_emulator(launch))
 
 
 def outputs(made, name, *, seeds):
@@ -218,20 +275,26 @@ def test_half_the_weights_and_twice_x_give_the_same_bits(name):
 # ---- what leaves
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_an_exported_file_is_a_program_and_its_own_header(tmp_path):
-    for name, words in (("linear_mma", "m=9,n=1280,k=8192,bias"), ("linear_simt", "m=1,8b_o,dtype=fp8b128")):
+    for prefix, name, words in (
+        ("first", "linear_mma", "m=9,n=1280,k=8192,bias"),
+        ("second", "linear_simt", "m=1,8b_o,dtype=fp8b128"),
+        ("third", "linear_mma", "m=9,8b_o,dtype=fp8b128,x=e4m3"),
+    ):
         problem = parse_problem(f"linear:{words}")
         space = FAMILIES[name].space(problem.compile_keys(GPU.arch), GPU)
-        text = export_kernel(space.genome(KERNELS[name]["counter"]), problem, GPU, prefix=name)
-        (tmp_path / f"{name}.cu").write_text(text)
-    first, second = "linear_mma.cu", "linear_simt.cu"
+        text = export_kernel(space.genome(KERNELS[name]["counter"]), problem, GPU, prefix=prefix)
+        (tmp_path / f"{prefix}.cu").write_text(text)
+    first, second, third = "first.cu", "second.cu", "third.cu"
     arch = "-gencode=arch=compute_90a,code=sm_90a"
     wall = ("-std=c++17", "-Xcompiler", "-Wall,-Wextra", arch)
 
     for command in (
         ("nvcc", *wall, "-DEVOFLASH_NO_MAIN", "-c", first, "-o", "a.o"),
         ("nvcc", *wall, second, "a.o", "-o", "program"),
+        ("nvcc", *wall, third, "-o", "another"),
         ("gcc", "-std=c99", "-Wall", "-Wextra", "-x", "c", "-c", first, "-o", "c.o"),
     ):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
@@ -260,7 +323,13 @@ def test_a_problem_of_several_shapes_is_one_kernel():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "text", ["m=1,70b_tp8_qkv,dtype=fp8b128", "m=13,dsv3_kv_a,dtype=bf16,bias", "m=4,8b_o,dtype=fp8t"]
+    "text",
+    [
+        "m=1,70b_tp8_qkv,dtype=fp8b128",
+        "m=13,dsv3_kv_a,dtype=bf16,bias",
+        "m=4,8b_o,dtype=fp8t",
+        "m=7,70b_tp8_o,dtype=fp8b128,x=e4m3",
+    ],
 )
 @pytest.mark.alone_on_gpu
 def test_a_gpu_finds_every_way_of_dividing_k_right_and_times_it(text):

@@ -55,7 +55,7 @@ def moves(name: str, text: str, has: dict[str, Value]) -> list[Move]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("move", each_move("moves"))
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 def test_a_move_makes_all_that_it_promises_and_nothing_else(move) -> None:
     got = moves(move["operator"], GROUPED, {**TOLD["base"], **move["has"]})
     assert different(got) == different(move["made"]), got
@@ -71,7 +71,7 @@ def test_a_move_at_the_wall_makes_the_tile_pay_or_is_refused(move) -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_a_named_operator_finds_something_to_do_in_both_spaces_or_says_why_not(name: str) -> None:
     for text in (GROUPED, WIDE):
         space, walk = hopper(text)

@@ -76,7 +76,7 @@ def kernels(family: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
 
 @pytest.mark.parametrize("family", known_families())
 @every_operator
-@pytest.mark.sample(150)
+@pytest.mark.sample(100)
 def test_a_child_is_a_valid_kernel_of_the_family(operator: Operator, family: str) -> None:
     space, walk = kernels(family)
     rng = np.random.default_rng(3)
@@ -86,7 +86,7 @@ def test_a_child_is_a_valid_kernel_of_the_family(operator: Operator, family: str
 
 
 @every_operator
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 def test_an_operator_finds_something_to_do_in_a_shipped_family(operator: Operator) -> None:
     made = 0
     for space, walk in map(kernels, known_families()):

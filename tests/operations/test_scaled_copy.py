@@ -80,7 +80,7 @@ def test_a_problem_of_another_operation_says_so_and_is_read_back_from_its_own_te
     [
         (
             "scaled_cpy:rows=1,columns=8",
-            "no operation is called 'scaled_cpy': known are attention, linear, scaled_copy",
+            "no operation is called 'scaled_cpy': known are attention, linear, paged_attention, scaled_copy",
         ),
         ("scaled_copy:rows=1", "write rows=,columns="),
         (f"{TEXT}+mission", "mixes operations"),
@@ -184,6 +184,7 @@ def test_inputs_of_timing_fill_the_cache_twice(family):
 # ---- search, store, export
 
 
+@pytest.mark.slow
 def test_a_search_without_a_gpu_finds_a_kernel_and_the_store_gives_all_of_it_back(family, tmp_path):
     problem = parse_problem(f"{TEXT}+scaled_copy:rows=9,columns=64,dtype=bf16")
     space = family.space(problem.compile_keys(L4.arch), L4)

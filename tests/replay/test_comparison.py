@@ -363,6 +363,23 @@ def test_a_changed_record_starts_another_run(tmp_path):
 # ---- the commands
 
 
+def test_the_curves_of_a_comparison_end_where_its_table_does() -> None:
+    words = ("replay", str(FIXTURE), "--strategy", "uniform", "--budget", "25", "--repeats", "3")
+    told = json.loads(evoflash(*words, "--json").stdout)
+    header, *lines = evoflash(*words, "--csv").stdout.splitlines()
+
+    assert header == "strategy,evaluation,lower_quartile,median,upper_quartile"
+    assert len(lines) == 2 * 25  # of random search's expectation as well, whose name has a comma
+    assert len(told["curves"]["uniform"]) == 25
+    assert told["curves"]["uniform"][-1][1] == pytest.approx(told["standings"][0]["best_over_optimum"])
+    _, at, *quartiles = lines[24].split(",")
+    assert at == "25"
+    assert [float(each) for each in quartiles] == pytest.approx(told["curves"]["uniform"][-1], rel=1e-4)
+    medians = [float(line.split(",")[-2]) for line in lines[:25]]
+    assert medians == sorted(medians, reverse=True)
+    assert evoflash(*words, "--csv", "--json").returncode == EXIT_USAGE
+
+
 def test_replay_prints_a_table_with_random_search_among_the_strategies():
     done = evoflash(
         "replay", str(FIXTURE), "--strategy", "uniform,exhaustive", "--budget", "40", "--repeats", "3"

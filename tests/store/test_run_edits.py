@@ -111,6 +111,7 @@ def test_a_name_finds_a_run_and_changes_nothing_else(path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["7", "x" * 61, "two\nlines", " blank "])
+@pytest.mark.sample(4)
 def test_a_name_that_would_not_tell_a_run_apart_is_refused(path: str, name: str) -> None:
     database = open_database(path)
     with pytest.raises(UsageError, match="no name for a run"):

@@ -639,6 +639,7 @@ def test_a_database_made_by_revision_0003_ranks_and_reports_as_before(of_0003: P
 
 
 @pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.sample(4)
 def test_a_search_finds_its_run_in_a_database_made_by_revision_0003(of_0003: Path, name: str) -> None:
     ids = selected(of_0003, f"SELECT max(id) FROM runs WHERE strategy = '{name}'")
     key = SEARCHES[name]

@@ -237,6 +237,12 @@ def test_expected_gain_is_that_of_the_normal_distribution() -> None:
     assert np.diff(expected_gain(np.linspace(-9, 9, 50), np.ones(50), 0.0)).max() <= 0
 
 
+def test_the_gain_of_what_does_not_vary_is_known_and_no_nan() -> None:
+    found = expected_gain(np.array([0.5, 1.0, 1.5]), np.zeros(3), 1.0)
+
+    assert found.tolist() == [0.5, 0.0, 0.0]
+
+
 def test_of_two_alike_the_second_waits_and_none_comes_twice() -> None:
     line = SearchSpace("line", (Param("a", tuple(range(20))),))
     features = Features(line)

@@ -12,7 +12,7 @@ from rich.console import Console
 from screens import screens
 from tables import data
 
-from evoflash.app import catalogue
+from evoflash.app import catalogue, known
 from evoflash.app.doctor import Diagnosis
 from evoflash.app.known import known_genome
 from evoflash.app.ladder import sources
@@ -23,6 +23,7 @@ from evoflash.kernels.family import known_families, load_family
 from evoflash.kernels.header import body_of, gene_notes
 from evoflash.kernels.standalone import export_kernel, genome_of
 from evoflash.operations.attention.workload import NAMED, AttentionKey
+from evoflash.operations.paged.workload import NAMED as PAGED
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
@@ -54,7 +55,7 @@ def fill(path: Path) -> None:
             environment={},
         )
         for warps, us in ((1, 9876.54), (2, 14.201), (4, 12.684), (8, 1.5)):
-            genome = Genome("flash_mma", 1, (("warps", warps),))
+            genome = Genome("flash_mma", 2, (("warps", warps),))
             evaluation = Evaluation(
                 genome,
                 MISSION,
@@ -85,6 +86,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], str
 
 
 @pytest.mark.parametrize(("name", "width"), SHOTS)
+@pytest.mark.sample(20)
 def test_a_command_looks_as_it_did(shown, golden, name, width):
     golden(f"screens/{name}-{width}.txt", shown[name, width])
 
@@ -203,7 +205,7 @@ def test_every_commands_summary_stands_whole_in_the_help_at_80_columns(shown):
 
 
 def test_every_named_problem_is_listed_and_says_what_it_is():
-    assert set(catalogue.NAMED_PROBLEMS) == set(NAMED)
+    assert set(catalogue.NAMED_PROBLEMS) == {*NAMED, *PAGED}
     assert all(catalogue.NAMED_PROBLEMS.values())
 
 
@@ -229,6 +231,25 @@ def test_an_id_of_the_archive_is_exported_and_so_is_its_prefix(tmp_path):
     for prefix in (known.genome.id, known.genome.id[:12]):
         found = known_genome(prefix, str(tmp_path / "none.db"), problem="mission", gpu="h200")
         assert export_kernel(*found) == whole
+
+
+def test_a_kernel_of_another_mask_gets_the_genes_that_only_this_one_has(tmp_path, monkeypatch):
+    heard: list[str] = []
+    monkeypatch.setattr(known, "say", heard.append)
+    family, l4, db = load_family("flash_mma"), load_gpu("l4"), str(tmp_path / "one.db")
+    what = parse_problem("mission")
+    seed = family.seeds_for(what, family.space(what.compile_keys(l4.arch), l4), l4)[0]
+    with open_store(db) as store:
+        key = RunKey(MISSION, "l4", Basis.ESTIMATED, "evolution", 1)
+        run = store.begin(key, gpu_hash="", budget=1, argv=[], environment={})
+        made = Evaluation(seed, MISSION, "l4", Basis.ESTIMATED, Status.CORRECT, Rung.DONE, score_us=9.0)
+        store.add(run, made, Proposal(seed))
+
+    found, problem, gpu = known_genome(seed.id, db, problem="mission,causal", gpu="l4")
+
+    assert found in family.space(problem.compile_keys(gpu.arch), gpu)
+    assert set(found.values) - set(seed.values) == {("tile_skip", "off")}
+    assert heard == [f"{seed.id} is {found.id} for '{problem}' on l4: with tile_skip=off."]
 
 
 def test_an_id_that_nobody_knows_or_that_is_none_is_refused(tmp_path):

@@ -6,6 +6,7 @@ from typing import Any
 
 from evoflash.app.check.one_run import OneRun
 from evoflash.app.check.subject import KernelUnderTest, WorkloadCase
+from evoflash.notices import count_of
 from evoflash.operation import operation_of
 
 
@@ -42,17 +43,17 @@ def _with_reference(runs: Sequence[OneRun]) -> Iterator[str]:
     tensors = operation_of(cases[0].workload).tensors(cases[0].workload)
     names = [spec.name for spec in tensors if spec.role != "input"]
     times = ((name, sum(name not in one.run.without for one in judged)) for name in names)
-    outputs = " and ".join(f"{name} in {_count(number, 'run')}" for name, number in times)
+    outputs = " and ".join(f"{name} in {count_of(number, 'run')}" for name, number in times)
     shapes = tuple(dict.fromkeys(case.workload for case in cases))
     yield (
-        f"{outputs} with the fp64 reference, every row, on {_count(len(shapes), 'shape')} "
+        f"{outputs} with the fp64 reference, every row, on {count_of(len(shapes), 'shape')} "
         f"({_ranges([shape.names() for shape in shapes])})."
     )
     yield f"Inputs: {', '.join(sorted({one.inputs for one in judged}))}."
     strided = sum(one.run.is_strided for one in judged)
     rescaled = sum(one.run.is_rescaled for one in judged)
-    scale = f", another scale in {_count(rescaled, 'run')}" if rescaled else ""  # a linear layer has none
-    yield f"Tensors that are not dense in {_count(strided, 'run')}{scale}."
+    scale = f", another scale in {count_of(rescaled, 'run')}" if rescaled else ""  # a linear layer has none
+    yield f"Tensors that are not dense in {count_of(strided, 'run')}{scale}."
 
 
 def _ranges(names: Sequence[Mapping[str, Any]]) -> str:
@@ -73,8 +74,8 @@ def _with_each_other(runs: Sequence[OneRun]) -> Iterator[str]:
     if written:
         ways = {(one.run.delivery, one.run.schedule) for one in clean}
         yield (
-            f"{', '.join(written)} bit for bit between {_count(len(clean), 'run')} with the same inputs, "
-            f"under {_count(len(ways), 'way')} of delivering copies and ordering threads."
+            f"{', '.join(written)} bit for bit between {count_of(len(clean), 'run')} with the same inputs, "
+            f"under {count_of(len(ways), 'way')} of delivering copies and ordering threads."
         )
 
 
@@ -95,10 +96,6 @@ def _left_open(subject: KernelUnderTest, runs: Sequence[OneRun]) -> Iterator[str
     else:
         yield "Shapes, inputs and scales other than these."
     yield "Nothing ran on a GPU: not the PTX inside ef::, nor what a GPU rounds otherwise, nor any time."
-    yield f"Schedules other than those of {_count(len(runs), 'run')}; order alone does not depend on them."
+    yield f"Schedules other than those of {count_of(len(runs), 'run')}; order alone does not depend on them."
     if subject.gpu is None:
         yield "Registers, spills and limits of a GPU (--gpu)."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -6,28 +6,17 @@ out; of the rest it is what the lint refuses.
 
 import re
 
-from evoflash.kernels.lint import COMPILERS, LIBRARY, WRITABLE, Refusal, lint
+from evoflash.kernels.lint import Refusal, lint
 
 _CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)$")
-_SEEN = re.compile(r"__atomic_\w+|__ATOMIC_[A-Z_]+|__builtin_mem(cpy|set|move)")
 _HOST = re.compile(r"defined\W*__CUDACC__\W*&&\s*!\s*defined\W*__CUDACC_RTC__\W*$")
 
 
 def unseen_lines(text: str) -> tuple[Refusal, ...]:
-    """What a kernel's text uses that the emulator cannot see, by line. The compiler's atomics and copies, and
-    writes through a cast, are seen: `check` sees every load and store that g++ leaves.
+    """What a kernel's text uses that the emulator cannot see, by line: `check` sees every load and store that
+    g++ leaves.
     """
-    kernel = without_host_code(text)
-    lines = kernel.split("\n")
-    return tuple(each for each in lint(kernel) if not _is_seen(each, lines[each.line - 1]))
-
-
-def _is_seen(refused: Refusal, line: str) -> bool:
-    if refused.what == LIBRARY:
-        return re.search(r"\bmem(cpy|set|move)\b", line) is not None
-    names = set(re.findall(r"\b__\w+|\b_[A-Z]\w*", line))
-    is_builtin = bool(names) and all(_SEEN.fullmatch(name) for name in names)
-    return refused.what == WRITABLE or (refused.what == COMPILERS and is_builtin)
+    return lint(without_host_code(text), sees_accesses=True)
 
 
 def without_host_code(text: str) -> str:

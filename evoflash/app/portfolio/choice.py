@@ -11,13 +11,13 @@ The rule by which a dispatcher tells shapes apart is made here too, and the shap
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.operation import Workload
+from evoflash.operation import DispatchForm, Workload, operation_of
 from evoflash.runtime.dispatch import VERSION, Dispatcher, corner
 
 _EXACT = 60_000  # sets of k - 1 kernels: each is completed by all kernels at once, in some 20 us
@@ -149,7 +149,6 @@ def _local_search(regret: Regrets, weights: Regrets, columns: Sequence[int], mos
 
 REACH = 2.0  # octaves: a shape four times as long as any that was timed is not known to be fast
 _STEPS = 256  # on the way from one point to its neighbour
-_SIZES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv")
 
 Assigned = Mapping[Workload, int]  # the number of the kernel for each point
 
@@ -167,31 +166,33 @@ def rule_of(assigned: Assigned, arch: str) -> dict[str, Any]:
     """What a Dispatcher takes."""
     keys: dict[tuple[Any, ...], list[list[int]]] = {}
     for workload, kernel in assigned.items():
-        sizes = workload.names()
-        point = [sizes["batch"] * sizes["heads"], sizes["seq_q"], sizes["seq_kv"], kernel]
-        keys.setdefault(key_of(workload, arch), []).append(point)
-    names = ("head_dim", "dtype", "causal", "gqa_ratio")
+        keys.setdefault(key_of(workload, arch), []).append([*form_of(workload).sizes(workload), kernel])
+    names = form_of(next(iter(assigned))).names if assigned else ()
     tables = [{**dict(zip(names, key, strict=True)), "points": points} for key, points in keys.items()]
     return {"version": VERSION, "reach": REACH, "keys": tables}
 
 
+def form_of(workload: Workload) -> DispatchForm:
+    """How shapes of its operation are told apart."""
+    form = operation_of(workload).portfolio
+    assert form is not None, "app/mix.py refuses the others"
+    return form
+
+
 def key_of(workload: Workload, arch: str) -> tuple[Any, ...]:
-    """What a kernel is compiled for, as a dispatcher tells it: head_dim, dtype, causal, gqa_ratio."""
+    """What a kernel is compiled for, as a dispatcher tells it."""
     names = workload.compile_key(arch).names()
-    return names["head_dim"], names["dtype"], names["causal"], names["gqa_ratio"]
+    return tuple(names[name] for name in form_of(workload).names)
 
 
 def ask_dispatcher(dispatcher: Dispatcher, workload: Workload, arch: str) -> int:
     """The kernel that the dispatcher gives a workload."""
-    head_dim, dtype, causal, _ = key_of(workload, arch)
-    sizes = workload.names()
-    return dispatcher.kernel(head_dim, dtype, causal, tuple(sizes[name] for name in _SIZES))  # type: ignore[arg-type]
+    return form_of(workload).ask(dispatcher, key_of(workload, arch), workload)
 
 
 def bucket(workload: Workload, arch: str) -> tuple[Any, ...]:
     """Shapes of one bucket get one kernel."""
-    sizes = workload.names()
-    return *key_of(workload, arch), corner((sizes["batch"] * sizes["heads"], sizes["seq_q"], sizes["seq_kv"]))
+    return *key_of(workload, arch), corner(form_of(workload).sizes(workload))
 
 
 def borders(assigned: Assigned, arch: str) -> tuple[Border, ...]:
@@ -221,10 +222,9 @@ def _neighbours(points: Sequence[Workload], arch: str) -> Iterator[tuple[Workloa
                 yield first, second
 
 
-def place(workload: Workload) -> tuple[float, float, float]:
-    """Where a shape lies, in octaves: batch * heads, seq_q, seq_kv."""
-    sizes = workload.names()
-    return tuple(math.log2(n) for n in (sizes["batch"] * sizes["heads"], sizes["seq_q"], sizes["seq_kv"]))  # type: ignore[return-value]
+def place(workload: Workload) -> tuple[float, ...]:
+    """Where a shape lies, in octaves: by the sizes that its bucket is of."""
+    return tuple(math.log2(size) for size in form_of(workload).sizes(workload))
 
 
 def _squared_distance(a: Sequence[float], b: Sequence[float]) -> float:
@@ -235,19 +235,8 @@ def _changes(first: Workload, second: Workload, dispatcher: Dispatcher, arch: st
     """Each pair of successive shapes on the way from one to the other that get different kernels."""
     before, kernel = first, ask_dispatcher(dispatcher, first, arch)
     for step in range(1, _STEPS + 1):
-        here = _between(first, second, step / _STEPS)
+        here = form_of(first).between(first, second, step / _STEPS)
         given = ask_dispatcher(dispatcher, here, arch)
         if given != kernel:
             yield Border(before, here, (kernel, given))
         before, kernel = here, given
-
-
-def _between(first: Workload, second: Workload, part: float) -> Workload:
-    """The shape at that part of the way, in octaves; the number of heads is that of the nearer end."""
-    a, b = first.names(), second.names()
-    lengths = {name: max(1, round(a[name] ** (1 - part) * b[name] ** part)) for name in ("seq_q", "seq_kv")}
-    nearer = a if part < 0.5 else b
-    rows = (a["batch"] * a["heads"]) ** (1 - part) * (b["batch"] * b["heads"]) ** part
-    batch = max(1, round(rows / nearer["heads"]))
-    heads = {name: nearer[name] for name in ("heads", "kv_heads")}
-    return replace(first, batch=batch, **heads, **lengths)  # type: ignore[type-var]  # a dataclass

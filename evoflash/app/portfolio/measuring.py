@@ -12,6 +12,7 @@ from typing import Any
 
 from evoflash import operation as operations
 from evoflash.app.portfolio.candidates import BuildResult, Parts
+from evoflash.app.portfolio.choice import form_of
 from evoflash.app.portfolio.on_gpu import ShapeTask, compute_references, time_libraries, time_shape
 from evoflash.app.portfolio.table import WRONG, ShapeTimes
 from evoflash.errors import DeviceError
@@ -24,7 +25,6 @@ from evoflash.kernels.family import load_family
 from evoflash.operation import CompileKey, Workload
 from evoflash.specs import GpuSpec
 
-LIBRARIES = ("sdpa_flash", "sdpa_cudnn")
 _SHAPE_LIMIT_S, _LIBRARY_LIMIT_S, _REFERENCE_LIMIT_S = 180.0, 120.0, 300.0
 _MOST_S, _MANY = 1.0, 8  # of one kernel's many turns; kernels that get them
 _COMMON_S = 1.5  # a shape's inputs and its few turns, about
@@ -157,7 +157,9 @@ class Clock:
         part = self._parts[row.best, row.workload.compile_key(self._spec.arch)]
         one = (_task(part, self._spec, self._seed, timed=(row.workload,)),)
         task = ShapeTask(row.workload, one, self._spec, self._seed, 0.0)
-        found = self._ask(time_libraries, task, LIBRARIES, limit_s=_LIBRARY_LIMIT_S).value
+        found = self._ask(
+            time_libraries, task, form_of(row.workload).libraries, limit_s=_LIBRARY_LIMIT_S
+        ).value
         return replace(row, libraries_us=found or {})
 
     def _ask(self, function: Callable[..., Any], *args: Any, limit_s: float) -> Ending[Any]:

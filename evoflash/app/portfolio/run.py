@@ -22,12 +22,14 @@ from evoflash.app.search.plan import where
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing
 from evoflash.exports.exported import ExportRequest
-from evoflash.exports.portfolio import Member, Package, by_members
+from evoflash.exports.flashinfer_solution import definition
+from evoflash.exports.flashinfer_trace import write_kernels
+from evoflash.exports.portfolio import Member, Package, by_members, check_folder
 from evoflash.exports.portfolio import write as write_package
 from evoflash.gpu.launcher import present_gpu
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.notices import say
-from evoflash.operation import Workload
+from evoflash.operation import Workload, operation_of
 from evoflash.problem import Problem, check_fits
 from evoflash.runtime.dispatch import FALLBACK, Dispatcher
 from evoflash.specs import GpuSpec, canonical_gpu, load_gpu
@@ -215,10 +217,52 @@ def _taught(found: PortfolioResult, shape: Workload) -> int | None:
     return better if mine is None or mine.us > MAY_BE_SLOWER * best_us else None
 
 
-def export(found: PortfolioResult, folder: Path) -> None:
-    """Write a Python package with a dispatcher. UsageError where no shape gets a kernel."""
+EXPORTS = ("package", "flashinfer-trace")
+
+
+def check_export(folder: Path, kind: str = "package") -> None:
+    """UsageError for another kind, and where no package can be written there: before anything is measured."""
+    if kind not in EXPORTS:
+        raise UsageError(f"--kind {kind}: a portfolio is written as one of {', '.join(EXPORTS)}.")
+    if kind == "package":
+        check_folder(folder)
+
+
+def export(found: PortfolioResult, folder: Path, kind: str = "package") -> None:
+    """Write a Python package with a dispatcher, or a folder to which FlashInfer sends its calls.
+
+    UsageError for another kind, where no shape gets a kernel, and where FlashInfer has no name for a shape.
+    """
+    check_export(folder, kind)
+    if kind == "flashinfer-trace":
+        _export_trace(found, folder)
+        return
     write_package(package_of(found), folder)
-    say(f"{folder} is a Python package: `from {folder.name} import attention`.")
+    form = operation_of(found.mix[0].workload).launch_form
+    function = form.function if form else ""
+    say(f"{folder} is a Python package: `from {folder.name} import {function}`.")
+
+
+def _export_trace(found: PortfolioResult, folder: Path) -> None:
+    """For each Definition and each of its compile keys the kernel that most of the mix's weight gets."""
+    weights = {shape.workload: shape.weight for shape in found.mix}
+    shares: dict[str, dict[tuple[Any, ...], dict[int, float]]] = {}
+    members: dict[tuple[str, tuple[Any, ...], int], Member] = {}
+    for workload, number in found.points.items():
+        if number == FALLBACK or workload not in weights:
+            continue
+        key = rule.key_of(workload, found.spec.arch)
+        known = _evaluation(found, found.kernels[number], [workload])
+        genome = found.table.kernel(found.kernels[number])
+        member = Member(ExportRequest(genome, Problem((workload,)), found.spec, known))
+        name = definition(member.exported)["name"]
+        members[name, key, number] = member
+        mine = shares.setdefault(name, {}).setdefault(key, {})
+        mine[number] = mine.get(number, 0.0) + weights[workload]
+    for name, keys in shares.items():
+        chosen = [members[name, key, max(mine, key=lambda at: mine[at])] for key, mine in keys.items()]
+        write_kernels([each.exported for each in chosen], folder)
+    say(f"{folder} has {len(shares)} layers: FLASHINFER_TRACE_APPLY=1 FLASHINFER_TRACE_APPLY_PATH={folder}")
 
 
 def package_of(found: PortfolioResult) -> Package:
@@ -264,7 +308,7 @@ def _evaluation(found: PortfolioResult, genome_id: str, shapes: list[Workload]) 
 
 @dataclass(frozen=True, slots=True)
 class ServedShape:
-    """One shape of the mix. Without a kernel it falls back to PyTorch's attention."""
+    """One shape of the mix. Without a kernel PyTorch computes it."""
 
     workload: Workload
     weight: float

@@ -8,12 +8,12 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
 from evoflash.app.portfolio.candidates import BuildResult, Parts, build_all
+from evoflash.app.portfolio.choice import form_of
 from evoflash.app.portfolio.measuring import Clock, Deadline, check_on_gpu
 from evoflash.app.portfolio.table import KernelTime, ShapeTimes, TimeTable, write_table
 from evoflash.emulator.preflight import complaint_of, emulate
@@ -47,12 +47,9 @@ def _time(part: BuildResult, workload: Workload, gpu: GpuSpec) -> KernelTime:
     return KernelTime(found.total_us, found.total_us, found.total_us, n=0)
 
 
-def one_group(workload: Workload) -> Workload | None:
-    """One batch and one key/value head of the shape, as the emulator runs it; None where that is too much."""
-    sizes = workload.names()
-    part: Workload = replace(  # type: ignore[type-var]  # every workload is a dataclass
-        workload, batch=1, heads=sizes["heads"] // sizes["kv_heads"], kv_heads=1
-    )
+def emulated_part(workload: Workload) -> Workload | None:
+    """What of the shape the emulator runs; None where that is too much."""
+    part: Workload = form_of(workload).part(workload)
     return part if part.flops <= MOST_FLOPS else None
 
 
@@ -164,7 +161,7 @@ class TableBuilder:
     def emulate(self, served: Mapping[Workload, str]) -> None:
         """Run the kernel of each border shape in the emulator, where that is not too much for it."""
         pairs = {
-            shape: one_group(shape) for shape, name in served.items() if not self._is_checked(shape, name)
+            shape: emulated_part(shape) for shape, name in served.items() if not self._is_checked(shape, name)
         }
         small = {shape: part for shape, part in pairs.items() if part is not None}
         if not small or not self.is_estimate:

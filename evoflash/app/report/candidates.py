@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from evoflash.app.leaderboard import OBJECTIVES, Objective, pareto_front
+from evoflash.app.objectives import OBJECTIVES, Objective, pareto_front
 from evoflash.app.report.record import (
     BestSoFar,
     CandidateRow,

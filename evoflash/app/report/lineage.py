@@ -18,7 +18,7 @@ from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu.launcher import present_spec
 from evoflash.gpu.process.finals import FinalReport, failed_check
 from evoflash.gpu.timing.paired import PairedComparison
-from evoflash.notices import say
+from evoflash.notices import count_of, say
 from evoflash.problem import parse_problem
 from evoflash.space import Genome, Value
 
@@ -124,7 +124,7 @@ def _of_neighbours(near: Sequence[Neighbour], mark: str, told_from: float) -> li
         return ["No candidate differs from the winner in one gene alone: no value's worth is known here."]
     slower = [each for each in timed if (each.over_best or 0) > told_from]
     by = f" by more than the model's error, {100 * (told_from - 1):.0f} %" if told_from > 1 else ""
-    count = f"{len(near)} candidate{'s' if len(near) > 1 else ''}"
+    count = count_of(len(near), "candidate")
     said = f"{count} differ from the winner in one gene alone; {len(slower)} of them are slower{by}"
     if wrong := len(near) - len(timed):
         said += f", {wrong} failed or have only a lower bound"

@@ -29,7 +29,7 @@ from evoflash.evaluation import SCORED, Baseline, Build, Evaluation, Timing, was
 from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.kernels.nvrtc import cached_source
 from evoflash.operation import CompileKey, Workload, operation_of
-from evoflash.problem import parse_problem
+from evoflash.problem import has_lse, parse_problem
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.store.rows import score_row
 
@@ -146,7 +146,7 @@ def kernel(best: Evaluation | None, *, is_checked: bool) -> WinnerKernel | None:
             verdict.passed,
             verdict.rel_l2,
             verdict.max_over_rms,
-            verdict.lse_error,
+            verdict.lse_error if has_lse(verdict.workload) else None,
             verdict.honest_ratio,
             verdict.reason,
         )
@@ -315,14 +315,15 @@ def _of_estimates(best: Evaluation, history: History) -> tuple[tuple[Tie, ...], 
     equal = _time_text(best)
     tied = [e for e in others if (e.score_us or math.inf) <= within or _time_text(e) == equal]
     found = ties(
-        [best.score_us or 0.0, *(each.score_us or math.inf for each in tied)], best.gpu, best.problem
+        [best.score_us or 0.0, *(each.score_us or math.inf for each in tied)],
+        best.gpu,
+        best.problem,
+        unproven=[each.score_us or math.inf for each in tied if each.is_screened],
     )
     alone = () if tied else ("No other kernel has the same estimate.",)
-    unproven = sum(each.is_screened for each in tied)
-    screened = (f"{unproven} of these were screened, not proven to be right.",) if unproven else ()
     no_interval = "A model's estimate has no interval."
     error_says = tuple(f"{words[0].upper()}{words[1:]}." for words in error_in_words(best.gpu, best.problem))
-    return _as_ties(tied), (no_interval, *(found.says if found else ()), *alone, *screened, *error_says)
+    return _as_ties(tied), (no_interval, *(found.says if found else ()), *alone, *error_says)
 
 
 def _is_another(each: Evaluation, best: Evaluation) -> bool:

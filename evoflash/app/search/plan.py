@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evoflash import champions
-from evoflash.app.leaderboard import LATENCY, OBJECTIVES, Objective, objectives_of
+from evoflash.app.objectives import LATENCY, OBJECTIVES, Objective, objectives_of
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import ALL_SEEDS, Basis, RunKey
 from evoflash.gpu.launcher import present_gpu, spec_of
@@ -175,6 +175,11 @@ def where(gpu: str | None, evaluator: str | None, find: Present | None = None) -
     present = None if evaluator == "emulated" and wanted else (find or _present)(wanted)
     is_here = present is not None and (wanted is None or present.name == wanted.name)
     spec = present if is_here else wanted
+    if spec is None and evaluator == "gpu":
+        raise DeviceError(
+            "measuring needs a GPU that evoflash knows, and none is present: run this where one is; "
+            "`evoflash search --gpu h200` needs none and estimates times."
+        )
     if spec is None:
         raise UsageError("no known GPU is present: say which one the kernel is for, for example --gpu l4.")
     if evaluator == "gpu" and not is_here:

@@ -15,7 +15,8 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from evoflash.app.leaderboard import LATENCY, Only, Rankings, read_front
+from evoflash.app.leaderboard import Only, Rankings, read_front
+from evoflash.app.objectives import LATENCY
 from evoflash.app.runs import cost_as_dict
 from evoflash.app.search import transfer
 from evoflash.app.search.limits import Limits, floor_us, is_near
@@ -268,7 +269,9 @@ def ties_of(best: Evaluation, history: Sequence[tuple[Proposal, Evaluation]]) ->
     if not best.is_estimate:
         return ()
     mine = {each.genome: each.score_us for _, each in history if each.is_rankable and not each.duplicate_of}
-    found = ties([us for us in mine.values() if us is not None], best.gpu, best.problem)
+    screened = {each.genome for _, each in history if each.is_screened}
+    unproven = [us for genome, us in mine.items() if us is not None and genome in screened]
+    found = ties([us for us in mine.values() if us is not None], best.gpu, best.problem, unproven=unproven)
     return found.says if found else ()
 
 

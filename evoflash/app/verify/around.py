@@ -10,20 +10,20 @@ from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
+from evoflash import operation as registry
 from evoflash.errors import UsageError
-from evoflash.exports import cupy_file, hub, torch_op
+from evoflash.exports import hub, one_file
 from evoflash.exports.launch_json import Artefact, form_of, launching
 from evoflash.kernels.standalone import valid_genome
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
-_MODULE = re.compile(r"^# {5}from (\w+) import attention$", re.MULTILINE)  # in the comment at the top
+_MODULE = re.compile(r"^# {5}from (\w+) import \w+$", re.MULTILINE)  # in the comment at the top
 _VARIANT = f"build/{hub.VARIANT}/"
 _RUN = {".py", ".pyc", ".so", ".pth"}  # what Python would run of a folder
 _CUBINS = "_CUBINS = "
 _BEFORE, _SHOWN = 30, 50  # characters of a line: before the one that differs, and in all
 _WHY = "edited, or of another version"
-_WRITERS = (torch_op.text_of, cupy_file.text_of)
 _NOT_WHOLE = (
     KeyError,
     TypeError,
@@ -40,8 +40,15 @@ def of_file(text: str, packed: str, made: Artefact, name: str, *, ending: str = 
     module = found[1] if (found := _MODULE.search(text)) else ""
     have = text.replace(packed, "", 1)
     try:
-        texts = [_without_cubins(write(made, module)) + ending for write in _WRITERS]
+        form = registry.load(made.description["operation"]).launch_form
+        texts = [
+            _without_cubins(one_file.text_of(library, (made,), module)) + ending
+            for library in ("torch", "cupy")
+            if form and library in form.doors
+        ]
     except _NOT_WHOLE:
+        return (_not_whole(name),)
+    if not texts:
         return (_not_whole(name),)
     ours = min(texts, key=lambda each: each.splitlines()[0] != have.split("\n")[0])
     return tuple(_difference(have, ours, name))

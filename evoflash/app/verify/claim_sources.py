@@ -18,6 +18,7 @@ from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
+from evoflash import operation as registry
 from evoflash.app.check.subject import edits_in
 from evoflash.app.known import known_genome, stored_evaluations
 from evoflash.app.verify.around import of_description, of_file, of_folder
@@ -25,11 +26,11 @@ from evoflash.app.verify.claim import Claim, Json, of_evaluation, of_json
 from evoflash.champions.evidence import known_times
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
-from evoflash.exports.flashinfer_solution import RUN
 from evoflash.exports.launch_json import Artefact
 from evoflash.kernels.standalone import export_kernel, export_words, genome_of_words
 from evoflash.problem import canonical, parse_problem
 from evoflash.runtime.description import FORMAT
+from evoflash.specs import canonical_gpu
 
 _MOST = 1 << 28  # bytes of a cubin
 _DESCRIPTION, _CUBINS = "DESCRIPTION", "_CUBINS"
@@ -96,7 +97,19 @@ class ClaimSelector:
 
 
 def claim_of(what: str, asked: ClaimSelector, db: str) -> Claim:
-    """The one claim. UsageError where there is none or several, and for what cannot be read."""
+    """The one claim. UsageError where there is none or several, for what cannot be read, and where it is of
+    another problem or GPU than what is asked for.
+    """
+    claim = _claim(what, asked, db)
+    wanted = canonical(asked.problem), canonical_gpu(asked.gpu)
+    said = canonical(claim.problem) if wanted[0] else claim.problem, claim.gpu
+    for option, mine, other in zip(("--problem", "--gpu"), wanted, said, strict=True):
+        if mine is not None and mine != other:
+            raise UsageError(f"{claim.origin} is a claim for {other}, not for {mine}: leave {option} out.")
+    return claim
+
+
+def _claim(what: str, asked: ClaimSelector, db: str) -> Claim:
     path = Path(expanduser(what))
     if what == "-":
         return _of_text(sys.stdin.read(), "stdin", asked)
@@ -265,20 +278,25 @@ def _of_solution(data: Json, name: str) -> Claim:
     texts = [each.get("content") for each in data["sources"] if isinstance(each, dict)]
     if len(texts) != 1 or not isinstance(texts[0], str):
         raise UsageError(f"{name} is a Solution of {len(texts)} files; ours have one: give {_WANTED}.")
-    return _of_python(texts[0], name, ending=RUN)
+    return _of_python(texts[0], name, is_solution=True)
 
 
-def _of_python(text: str, name: str, *, ending: str = "") -> Claim:
-    """attention.py or torch_op.py, which ends in `ending`: the description and the machine code inside."""
+def _of_python(text: str, name: str, *, is_solution: bool = False) -> Claim:
+    """attention.py or torch_op.py, or the file of a Solution: the description and the machine code inside."""
     held = extract_kernel(text, name)
     if not isinstance(held.description, dict) or held.description.get("format") != FORMAT:
         raise UsageError(f"{name} holds no launch.json of evoflash: export it again.")
+    if (count := text.count("\nKERNELS.append(")) > 1:
+        raise UsageError(
+            f"{name} holds {count} kernels: export each by itself, with --kind torch, and verify that."
+        )
     claim = of_json(held.description, name)
     images = [held.description["images"][build.arch] for build in claim.builds]
     where = [f"the machine code for {build.arch} in {name}" for build in claim.builds]
     cubins = [held.cubins.get(build.arch) for build in claim.builds]
     made = Artefact(dict(held.description), dict(held.cubins))
-    told = of_file(text, held.packed, made, name, ending=ending)
+    form = registry.load(str(held.description.get("operation"))).launch_form
+    told = of_file(text, held.packed, made, name, ending=form.solution.run if form and is_solution else "")
     known = _with_code(claim, where, cubins, images)
     return replace(known, apart=(*of_description(held.description, name), *told))
 

@@ -27,7 +27,7 @@ def baselines(
     Each is optional; every output is checked as a candidate's is. They are stored as a run of their own and
     stand on the leaderboard. Names: sdpa_flash, sdpa_cudnn, sdpa_efficient, sdpa_math, triton, fa3, fa4,
     fa4_tuned, flashinfer, xformers; of linear layers cublaslt, scaled_mm, flashinfer_block,
-    flashinfer_block_fp8x.
+    flashinfer_block_fp8x; of paged attention fa3_paged, flashinfer_xqa, flashinfer_decode.
 
     Example: evoflash baselines --problem s4k_d128,causal
     """

@@ -45,6 +45,9 @@ def best(
             help="A file of problems, as of search: what is known for each, in a table; runs nothing."
         ),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="With --problems: write its table as one HTML page, too.")
+    ] = None,
     run: RunOption = None,
     db: Db,
     as_json: Json = False,
@@ -69,8 +72,10 @@ def best(
     if problems is not None:
         if export or show or problem is not None or run is not None or archive is not None:
             raise UsageError("--problems is a table of what is known: leave the options for one kernel away.")
-        _print_each(problems, db, gpu, as_json=as_json)
+        _print_each(problems, db, gpu, as_json=as_json, page=html)
         return
+    if html is not None:
+        raise UsageError("--html writes the table of --problems FILE: `evoflash report` is of one search.")
     if (kind or arch) and not export:
         raise UsageError("--kind and --arch say how --export writes the kernel: add --export PATH.")
     if prefix is not None and not (export or show):
@@ -84,7 +89,7 @@ def best(
     tell(json_text([chosen.as_dict()]) if as_json else describe_best(chosen), whole=as_json)
 
 
-def _print_each(problems: Path, db: str, gpu: str | None, *, as_json: bool) -> None:
+def _print_each(problems: Path, db: str, gpu: str | None, *, as_json: bool, page: Path | None) -> None:
     from evoflash.app.best import best_of_each
     from evoflash.app.mix import read_problems
     from evoflash.cli.options import show
@@ -92,5 +97,10 @@ def _print_each(problems: Path, db: str, gpu: str | None, *, as_json: bool) -> N
 
     found = best_of_each(db, read_problems(problems), gpu)
     show(found, print_known, as_json=as_json)
+    if page is not None:
+        from evoflash.app.export import write_page
+        from evoflash.views.html.leaderboard import page_of_problems
+
+        write_page(page, page_of_problems(found, str(problems)))
     if not all(each.is_known for each in found):
         raise typer.Exit(1)

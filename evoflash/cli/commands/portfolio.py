@@ -34,6 +34,9 @@ def portfolio(
     export: Annotated[
         Path | None, typer.Option("--export", help="Write a Python package with a dispatcher to this folder.")
     ] = None,
+    kind: Annotated[
+        str, typer.Option("--kind", help="What --export writes: package, or flashinfer-trace.")
+    ] = "package",
     force: Force = False,
     seed: Seed = 0,
     db: Db,
@@ -65,9 +68,11 @@ def portfolio(
         seed=seed,
         db=db,
     )
+    if export is not None:
+        run.check_export(export, kind)
     with interrupt_in_words("the table keeps the times so far; the same command continues"):
         found = run.portfolio(wanted)
         if export is not None:
-            run.export(found, export)
+            run.export(found, export, kind)
     show(found, print_text, as_json=as_json)
     say(f"all times are in {found.path}: --table {found.path} chooses again from them.")

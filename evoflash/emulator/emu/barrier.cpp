@@ -1,8 +1,8 @@
 // Barriers of the block: syncthreads and the sixteen named ones, as PTX's bar instructions have them.
 //
-// They count warps: a warp adds 32 to a round, whoever of it comes, and all of its lanes have to come together. So a
-// warp counts here once all of its lanes are there; where some cannot come any more, or wait elsewhere, that is a
-// finding, and a warp whose lanes have ended counts without them.
+// They count warps: a warp adds 32 to a round, whoever of it comes, and all of its lanes that have not ended have to
+// come together (PTX ISA, barrier and exit: a barrier waits for the threads of a warp that have not exited). So a warp
+// counts here once all of these are there; where some wait elsewhere, that is a finding.
 #include "block.h"
 #include "counters.h"
 #include "path.h"
@@ -57,15 +57,6 @@ const char* name_of_wait(const Barrier& barrier) {
   return barrier.whole_block ? "syncthreads" : "bar_sync";
 }
 
-// Lanes that have ended never come: PTX wants the warp as a whole.
-void report_exited(const Barrier& barrier, const Thread& thread, u32 exited) {
-  const size_t warp = warp_in_block(thread);
-  report("divergence", barrier.line_of_warp[warp], 0, [&] {
-    return text("%s by warp %zu: lanes %08x have come; lanes %08x have ended and never come to it",
-                name_of_wait(barrier), warp, barrier.lanes_of_warp[warp], exited);
-  });
-}
-
 // Lanes of the running thread's warp wait at another barrier, or in a warp-wide primitive.
 void check_siblings(int id, int line) {
   const Warp& warp = group.warps[static_cast<size_t>(self->warp)];
@@ -107,8 +98,6 @@ void note_arrival(Barrier& barrier, int id, int line) {
 // The warp counts once the last of its lanes has come: one of these, or one that has ended.
 void count_warp(Barrier& barrier, const Thread& last) {
   if (lanes_missing(barrier, last)) return;
-  const u32 exited = group.warps[static_cast<size_t>(last.warp)].exited & ~lanes_here(barrier, last);
-  if (exited) report_exited(barrier, last, exited);
   barrier.arrived += kWarpSize;
 }
 
@@ -216,6 +205,15 @@ void barrier_arrive(int id, int threads, int line) {
   arrive_named(id, threads, false, line);
 }
 
+// Lanes of the thread's warp have arrived without a wait, for others that were elsewhere at that time.
+void report_parted(const Barrier& barrier, const Thread& thread, u32 missing) {
+  const size_t warp = warp_in_block(thread);
+  report("divergence", barrier.line_of_warp[warp], thread.line, [&] {
+    return text("bar_arrive by warp %zu: lanes %08x have come; lanes %08x have not", warp,
+                lanes_here(barrier, thread), missing);
+  });
+}
+
 // Of arrivals without a wait nobody else says that part of a warp has not come.
 void report_parted_warps() {
   for (const Thread& thread : group.threads) {
@@ -225,10 +223,7 @@ void report_parted_warps() {
       const u32 here = lanes_here(barrier, thread), missing = lanes_missing(barrier, thread);
       const Warp& warp = group.warps[static_cast<size_t>(thread.warp)];
       if (!here || !(missing >> thread.lane & 1) || (warp.at_barrier && warp.barrier == id)) continue;
-      const size_t number = warp_in_block(thread);
-      report("divergence", barrier.line_of_warp[number], thread.line, [&] {
-        return text("bar_arrive by warp %zu: lanes %08x have come; lanes %08x have not", number, here, missing);
-      });
+      report_parted(barrier, thread, missing);
     }
   }
 }
@@ -236,10 +231,15 @@ void report_parted_warps() {
 // __syncthreads waits for the threads that have not ended, and every barrier for lanes of warps that have come, so an
 // end can be what it was waiting for.
 void leave_barriers(Thread& done) {
-  for (Barrier& barrier : cta->barriers) {
+  const Warp& warp = group.warps[static_cast<size_t>(done.warp)];
+  for (int id = 0; id < kBarriers; ++id) {
+    Barrier& barrier = cta->barriers[id];
     if (!barrier.in_use) continue;
     const u32 here = lanes_here(barrier, done);
-    if (here && !(here >> done.lane & 1)) count_warp(barrier, done);
+    if (here && !(here >> done.lane & 1)) {
+      if (!warp.at_barrier || warp.barrier != id) report_parted(barrier, done, 1u << done.lane);
+      count_warp(barrier, done);
+    }
     if (complete(barrier)) end_round(barrier);
   }
 }

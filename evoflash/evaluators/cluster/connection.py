@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeVar
 
 from evoflash.errors import DeviceError, UsageError
@@ -235,6 +236,8 @@ class Connection:
         alike = [offer for offer in self._offers.values() if kind.resource in offer]
         others = sorted({name for offer in alike for name in offer if name.startswith("evoflash ")})
         why = f" (those that are there have {'; '.join(others)}, this search {code()})" if others else ""
+        if self._offers and not any(name.startswith("evoflash ") for name in chain(*self._offers.values())):
+            why = " (those that are there are Dask's own, which run no kernels)"
         return (
             f"waiting for a worker with {kind.resource}{why}: start one with "
             f"`evoflash worker --scheduler {self.url}{kind.option}`; Ctrl-C ends the search and "

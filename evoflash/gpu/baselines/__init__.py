@@ -2,9 +2,10 @@
 optional: where it is missing or has no kernel for a workload it is absent, with the reason. Its output is
 judged as a candidate's is, in gpu_process/finals.py.
 
-    attention/  Attention of other libraries
-    contender   A library's kernel on the memory of a bench
-    linear/     The linear layer of other libraries
+    attention/        Attention of other libraries
+    contender         A library's kernel on the memory of a bench
+    linear/           The linear layer of other libraries
+    paged_attention/  Paged attention of other libraries
 """
 
 import importlib
@@ -48,6 +49,9 @@ _FILES = {
     "scaled_mm": "linear.pytorch",
     "flashinfer_block": "linear.flashinfer",
     "flashinfer_block_fp8x": "linear.flashinfer",
+    "fa3_paged": "paged_attention.flash_attention_3",
+    "flashinfer_xqa": "paged_attention.flashinfer",
+    "flashinfer_decode": "paged_attention.flashinfer",
 }
 NAMES = tuple(_FILES)
 # What finals time beside the candidates: math is slow, xFormers brings FlashAttention-2 once more, and

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -102,6 +103,9 @@ class LibraryCall:
     heads_first: Callable[[Any], Any] = same
     together: Callable[..., tuple[Any, ...]] | None = None  # in the place of `arrange`: of all inputs at once
     rel_l2: float = 0.0  # what its output may be off where it rounds inputs by itself; 0: as a candidate's
+    is_planned: bool = (
+        False  # `arrange` plans on the host for the lengths at hand: new ones need another capture
+    )
 
 
 def import_library(module: str, install: str) -> Any:
@@ -147,6 +151,7 @@ class LibraryContender:
         self._views = [_input_views(self._torch, arena, self._specs) for arena in bench.arenas]
         self._inputs = [self._arrange(views) for views in self._views]
         self._outputs: dict[int, Any] = {}
+        self._is_stale = False  # what was captured is planned for other inputs
         self._torch.cuda.synchronize()  # copied on torch's stream, read on ours
 
     @property
@@ -176,6 +181,7 @@ class LibraryContender:
             for used, fresh in zip(inputs, self._arrange(given), strict=True):
                 if used.data_ptr() not in views:
                     used.copy_(fresh)
+        self._is_stale = self._attention.is_planned
         self._torch.cuda.synchronize()
 
     def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
@@ -191,19 +197,29 @@ class LibraryContender:
 
     def _capture(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
         cuda = self._torch.cuda
-        graph, external = cuda.CUDAGraph(), cuda.ExternalStream(bench.stream.ptr)
+        external = cuda.ExternalStream(bench.stream.ptr)
+        graph = self._capture_graph(bench, order)
+
+        def replay() -> None:
+            nonlocal graph
+            if self._is_stale:
+                graph = self._capture_graph(bench, order)
+            with cuda.stream(external):
+                graph.replay()
+
+        return replay
+
+    def _capture_graph(self, bench: Bench, order: Sequence[int]) -> Any:
+        cuda = self._torch.cuda
+        graph = cuda.CUDAGraph()
         self.refresh()
         self.run(bench)
         self._outputs = {}
         with cuda.graph(graph, stream=cuda.Stream()):
             for at in order:  # one output per input set, as the candidates have
                 self._outputs[at] = self._attend(at)
-
-        def replay() -> None:
-            with cuda.stream(external):
-                graph.replay()
-
-        return replay
+        self._is_stale = False
+        return graph
 
     def calls(self, bench: Bench) -> Callable[[int], None]:
         """See benchmark.Caller; as a user's program calls it, the library's own Python included."""
@@ -279,7 +295,7 @@ def time_settings(
     for setting in settings:
         if time.monotonic() > deadline:
             break
-        found = _time_us(LibraryContender(name, bench, call_of(setting)), bench, protocol, is_right)
+        found = _time_us(name, bench, partial(call_of, setting), protocol, is_right)
         if isinstance(found, str):
             reasons.append(found)
         else:
@@ -288,13 +304,15 @@ def time_settings(
 
 
 def _time_us(
-    contender: LibraryContender,
+    name: str,
     bench: Bench,
+    make_call: Callable[[], LibraryCall],
     protocol: TimingProtocol,
     is_right: Callable[[LibraryContender], bool],
 ) -> float | str:
     """A short time, or why there is none."""
     try:
+        contender = LibraryContender(name, bench, make_call())
         contender.try_out(bench)
         if not is_right(contender):
             return "it gives another result"
@@ -304,8 +322,8 @@ def _time_us(
     except BaselineFailedError:  # try_out has looked whether the process is lost
         raise
     except Exception as error:
-        check_device(contender.name, error)
-        return type(error).__name__
+        check_device(name, error)
+        return f"{type(error).__name__}: {reason_of(error)}"
 
 
 def fastest_call(times_us: Mapping[S, float], call_of: Callable[[S], LibraryCall]) -> LibraryCall:
@@ -317,7 +335,13 @@ def fastest_call(times_us: Mapping[S, float], call_of: Callable[[S], LibraryCall
 
 
 def _input_views(torch: Any, arena: Arena, specs: Sequence[TensorSpec]) -> tuple[Any, ...]:
-    names = {"e4m3": "float8_e4m3fn", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+    names = {
+        "e4m3": "float8_e4m3fn",
+        "fp16": "float16",
+        "bf16": "bfloat16",
+        "fp32": "float32",
+        "int32": "int32",
+    }
     bits = {1: np.uint8, 2: np.int16, 4: np.int32}
     return tuple(
         torch.as_tensor(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -134,23 +135,23 @@ class _PlanOnSlab:
                 return self._reach_comparisons(check)
 
     def _bit_comparisons(self, check: SameBits) -> Iterator[MemoryPair]:
-        """All rows at once, or each group of them with the one in whose place it is."""
+        """All rows at once, or each run of rows that lie side by side in both."""
         for spec in self._rows:
             first, second = (self.slab.address(at, spec.name) for at in (check.first, check.second))
             if check.rows is None:
                 yield MemoryPair(first, second, spec.size_bytes)
                 continue
-            row_bytes, rows = spec.shape[-1] * ELEMENT_BYTES[spec.dtype], spec.shape[-2]
-            for group, begin in enumerate(check.rows[::rows]):
-                at = first + int(begin) * row_bytes, second + group * rows * row_bytes
-                yield MemoryPair(*at, rows * row_bytes)
+            row_bytes, begins = spec.shape[-1] * ELEMENT_BYTES[spec.dtype], np.diff(check.rows) != 1
+            for run in np.split(np.arange(len(check.rows)), np.flatnonzero(begins) + 1):
+                at = first + int(check.rows[run[0]]) * row_bytes, second + int(run[0]) * row_bytes
+                yield MemoryPair(*at, len(run) * row_bytes)
 
     def _row_comparisons(self, check: RightOutput) -> Iterator[RowComparison]:
         if check in self._rights:
-            right, (rows,), (numbers,) = self._rights[check], self._rows, self._numbers
+            right, (rows,) = self._rights[check], self._rows
             of_rows = None if right.is_whole(self.plan.workload) else right.rows
             side = self._side(check.launch, rows, of_rows)
-            yield right.comparison(self.plan.workload, side, self.slab.address(check.launch, numbers.name))
+            yield right.comparison(self.plan.workload, side, partial(self.slab.address, check.launch))
             return
         without = self.plan.launches[check.launch].without
         for rows, numbers in zip_longest(self._rows, self._numbers):

@@ -189,9 +189,9 @@ def _addresses(arena: Arena) -> dict[str, int]:
 
 
 def _comparison(arena: Arena, right: RightRows) -> RowComparison:
-    (rows,), (numbers,) = (outputs_of(arena.workload, role) for role in ("rows", "numbers"))
+    (rows,) = outputs_of(arena.workload, "rows")
     side = Side(arena.buffers[rows.name].pointer)
-    return right.comparison(arena.workload, side, arena.buffers[numbers.name].pointer)
+    return right.comparison(arena.workload, side, lambda name: arena.buffers[name].pointer)
 
 
 def _with_broken(errors: Errors, arena: Arena, right: RightRows) -> Errors:

@@ -3,7 +3,7 @@
 They are held against the host's fp64 answers where those are known. Judges nothing, launches no candidate.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -15,7 +15,6 @@ from evoflash.errors import DeviceError
 from evoflash.gpu.comparisons import ErrorStats, Numbers, RowComparison, Side, cubin_path
 from evoflash.gpu.launcher import LoadedKernel, new_stream, present_gpu, wait
 from evoflash.gpu.memory import allocate, on_device
-from evoflash.launch import LaunchConfig
 from evoflash.operation import ErrorScale, ExpectedOutputs, Workload, operation_of
 from evoflash.operations.expectations import DeviceReference, outputs_of, thresholds_of
 from evoflash.validation.validator import Errors, place_of
@@ -31,7 +30,7 @@ class RightRows:
 
     rows: NDArray[np.intp]  # which rows, counted through all groups, ascending
     scale: ErrorScale
-    memory: tuple[Any, Any]  # of the rows and of the numbers, as CuPy arrays
+    memory: tuple[Any, ...]  # of the rows and, where there are some, of the numbers, as CuPy arrays
     places: tuple[Any, ...] = ()  # on the device, where these are not all rows: their numbers, first elements
 
     def is_whole(self, workload: Workload) -> bool:
@@ -39,14 +38,23 @@ class RightRows:
         (spec,) = outputs_of(workload, "rows")
         return len(self.rows) == int(np.prod(spec.shape[:-1]))
 
-    def comparison(self, workload: Workload, new: Side, numbers_at: int) -> RowComparison:
-        """With a run's rows, and with its numbers at that address. `new` may lack the places of rows."""
+    def comparison(self, workload: Workload, new: Side, address: Callable[[str], int]) -> RowComparison:
+        """With a run's rows, and with its numbers, at the address of that tensor. `new` may lack the places
+        of rows.
+        """
         (spec,), limits = outputs_of(workload, "rows"), thresholds_of(workload)
-        known, known_numbers = (int(memory.data.ptr) for memory in self.memory)
+        known, *known_numbers = (int(memory.data.ptr) for memory in self.memory)
         is_whole = self.is_whole(workload)
         if not is_whole and not new.offsets:
             new = replace(new, offsets=int(self.places[1].data.ptr))
-        places = 0 if is_whole else int(self.places[0].data.ptr)
+        places, allowed = (
+            0 if is_whole else int(self.places[0].data.ptr),
+            (limits.lse_absolute, limits.lse_relative),
+        )
+        numbers = [
+            Numbers(address(tensor.name), at, *allowed, 0.0, places)
+            for tensor, at in zip(outputs_of(workload, "numbers"), known_numbers, strict=True)
+        ]
         return RowComparison(
             rows=len(self.rows),
             columns=spec.shape[-1],
@@ -54,12 +62,12 @@ class RightRows:
             new=new,
             right=known,
             is_single=True,
-            numbers=Numbers(numbers_at, known_numbers, limits.lse_absolute, limits.lse_relative, 0.0, places),
+            numbers=numbers[0] if numbers else None,
         )
 
     def errors(self, workload: Workload, found: ErrorStats, *, name: str, is_ordinary: bool) -> Errors:
         """What a comparison found, as the validator has it; `name` is the test input's."""
-        (rows,), (numbers,) = (outputs_of(workload, role) for role in ("rows", "numbers"))
+        (rows,), numbers = (outputs_of(workload, role) for role in ("rows", "numbers"))
         row, number_row = (int(self.rows[at]) for at in (found.worst[0], found.number_row))
         return Errors(
             inputs=name,
@@ -73,7 +81,7 @@ class RightRows:
             lse_error=found.number_error,
             broken=f"{found.broken} elements" if found.broken else "",
             where=place_of(rows, (*np.unravel_index(row, rows.shape[:-1]), found.worst[1])),
-            lse_where=place_of(numbers, np.unravel_index(number_row, numbers.shape)),
+            lse_where=place_of(numbers[0], np.unravel_index(number_row, numbers[0].shape)) if numbers else "",
         )
 
 
@@ -83,7 +91,7 @@ def has_device_reference(workload: Workload) -> bool:
     names = [[spec.name for spec in outputs_of(workload, role)] for role in ("rows", "numbers")]
     return (
         reference is not None
-        and names == [[reference.output], [reference.numbers]]
+        and names == [[reference.output], [reference.numbers] if reference.numbers else []]
         and reference.applies(workload)
     )
 
@@ -99,15 +107,17 @@ def compute_right(
     reference = operation_of(workload).device_reference
     assert reference is not None, "asked only where there is one"
     (spec,), rows, blocks = outputs_of(workload, "rows"), *_places(reference, workload)
-    right, numbers, per_row = (allocate(len(rows) * size) for size in (4 * spec.shape[-1], 8, 20))
-    places = on_device(blocks)
-    made = {"blocks": places, "right": right, "numbers": numbers, "per_row": per_row}
+    sizes = {"right": 4 * spec.shape[-1], "per_row": 20}
+    sizes |= {"numbers": 8} if reference.numbers else {}
+    sizes |= {"honest": 4 * spec.shape[-1]} if reference.entry_of_rows else {}
+    made = {name: allocate(len(rows) * size) for name, size in sizes.items()} | {"blocks": on_device(blocks)}
     pointers = {name: int(array.data.ptr) for name, array in made.items()}
-    _run_reference(reference, workload, {**addresses, **pointers}, len(blocks))
+    _run_reference(reference, workload, {**addresses, **pointers})
     if expected is not None:
-        _verify_right(workload, reference, rows, (right, numbers, per_row), expected)
-    told: NDArray[np.float64] = per_row.get().view(np.float32).reshape(-1, 5).astype(np.float64)
-    made_of = RightRows(rows, _scale_of(told, spec.shape[-1]), (right, numbers))
+        _verify_right(workload, reference, rows, made, expected)
+    told: NDArray[np.float64] = made["per_row"].get().view(np.float32).reshape(-1, 5).astype(np.float64)
+    memory = tuple(made[name] for name in ("right", "numbers") if name in made)
+    made_of = RightRows(rows, _scale_of(told, spec.shape[-1]), memory)
     if made_of.is_whole(workload):
         return made_of
     at = (on_device(x.astype(np.int64)) for x in (rows, rows * spec.shape[-1]))
@@ -119,14 +129,11 @@ def _places(reference: DeviceReference, workload: Workload) -> tuple[NDArray[np.
     return reference.rows(workload), reference.blocks(workload)
 
 
-def _run_reference(
-    reference: DeviceReference, workload: Workload, addresses: Mapping[str, int], blocks: int
-) -> None:
+def _run_reference(reference: DeviceReference, workload: Workload, addresses: Mapping[str, int]) -> None:
     path = cubin_path(f"sm_{present_gpu().compute_capability}", reference.source)
-    launch = LaunchConfig(reference.entry, (blocks, 1, 1), (reference.threads, 1, 1), 0)
     stream = new_stream()
     with stream:
-        LoadedKernel(path, (launch,)).enqueue(reference.arguments(workload, addresses))
+        LoadedKernel(path, reference.launches(workload)).enqueue(reference.arguments(workload, addresses))
     wait(stream, limit_s=_REFERENCE_LIMIT_S)
 
 
@@ -143,7 +150,7 @@ def _verify_right(
     workload: Workload,
     reference: DeviceReference,
     rows: NDArray[np.intp],
-    made: tuple[Any, Any, Any],
+    made: Mapping[str, Any],
     expected: ExpectedOutputs,
 ) -> None:
     """Raises DeviceError where the device's answers are not the host's, at rows that both have."""
@@ -153,21 +160,20 @@ def _verify_right(
     both = np.flatnonzero(rows[at] == wanted)
     places = at[both]
     columns = spec.shape[-1]
-    right = _lines(made[0], places, np.float32, columns)
-    known, numbers = (
-        expected.rows[reference.output],
-        expected.numbers[reference.numbers].right.reshape(-1)[both],
-    )
+    right = _lines(made["right"], places, np.float32, columns)
+    known = expected.rows[reference.output]
     host = known.right.reshape(-1, columns)[both]
     error = float(((right - host) ** 2).sum())
     if error > (_AGREE * limits.rel_l2) ** 2 * float((host**2).sum()):
         raise _disagreement(workload, "right rows")
-    lse = _lines(made[1], places, np.float64, 1)[:, 0]
-    is_finite = np.isfinite(numbers)
-    allowed = _AGREE * (limits.lse_absolute + limits.lse_relative * np.abs(numbers[is_finite]))
-    if (np.isfinite(lse) != is_finite).any() or (np.abs(lse - numbers)[is_finite] > allowed).any():
-        raise _disagreement(workload, "right numbers")
-    told = _lines(made[2], places, np.float32, 5).astype(np.float64)
+    if reference.numbers:
+        numbers = expected.numbers[reference.numbers].right.reshape(-1)[both]
+        lse = _lines(made["numbers"], places, np.float64, 1)[:, 0]
+        is_finite = np.isfinite(numbers)
+        allowed = _AGREE * (limits.lse_absolute + limits.lse_relative * np.abs(numbers[is_finite]))
+        if (np.isfinite(lse) != is_finite).any() or (np.abs(lse - numbers)[is_finite] > allowed).any():
+            raise _disagreement(workload, "right numbers")
+    told = _lines(made["per_row"], places, np.float32, 5).astype(np.float64)
     honest = ((known.honest.reshape(-1, columns)[both] - host) ** 2).sum()
     if abs(told[:, 1].sum() - honest) > _HONEST_AGREE * honest + limits.honest_floor**2 * float(
         (host**2).sum()

@@ -18,6 +18,7 @@ are timed in two stated states, both cold (their inputs do not stay in the L2 in
 Which of the two a workload gets depends on it and on the GPU alone, so that all its times compare.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,6 +33,7 @@ LONG_FLOOR_US = 50.0
 WINDOW_US = 1e4
 IDLE_S = 0.25
 MIN_LAUNCHES = 20
+SYNCED_US = 4e3  # of launches, beside which some 0.1 ms of the host's does not count
 MAX_SETS = 512
 
 
@@ -126,6 +128,11 @@ def launches_of(protocol: TimingProtocol, *, sets: int, one_us: float) -> int:
     """
     wanted = MIN_LAUNCHES if protocol.pace is Pace.STEADY else round(WINDOW_US / one_us)
     return max(1, -(-wanted // sets)) * sets
+
+
+def rounds_synced(replay_us: float) -> int:
+    """How often a replay's launches are made in a row where the host's latency is timed with them."""
+    return max(1, math.ceil(SYNCED_US / replay_us))
 
 
 def enough(samples: Sequence[float], rule: StoppingRule, *, elapsed_s: float) -> bool:

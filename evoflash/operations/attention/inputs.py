@@ -338,10 +338,19 @@ def _small_weights(workload: AttentionWorkload, rng: np.random.Generator) -> Inp
 
 
 def _low_scores(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:
-    """Raw scores near -60000: a hidden key whose score is a large negative number outweighs them all."""
+    """Raw scores near -60000: a hidden key whose score is a large negative number outweighs them all.
+
+    Q and K are multiples of 1/8, so that fp32 holds every sum of their products whatever its order: else one
+    chain of additions over the columns is off by more than a threshold allows, and is no mistake.
+    """
     q, k, v = _normal(workload, rng)
     far = np.float32((_LOW[workload.accumulate] / workload.head_dim) ** 0.5)
-    return q - far, k + far, v
+    return _eighths(q - far), _eighths(k + far), v
+
+
+def _eighths(x: Single) -> Single:
+    """Each number as the nearest multiple of 1/8."""
+    return np.asarray(np.round(x * np.float32(8)) / np.float32(8), np.float32)
 
 
 def _tiny_values(workload: AttentionWorkload, rng: np.random.Generator) -> Inputs:

@@ -4,6 +4,7 @@ from evoflash.operation import Operation
 from evoflash.operations.attention import check_shapes, inputs
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.loop import consumers, exponentials, work
+from evoflash.operations.attention.portfolio import PORTFOLIO
 from evoflash.operations.attention.preflight_runs import drawn_runs, finalist_runs, preflight_runs
 from evoflash.operations.attention.reference import REFERENCE, expect, sample
 from evoflash.operations.attention.relations import keeps_heads_apart, relations
@@ -16,6 +17,15 @@ from evoflash.operations.attention.workload import (
     parse_workload,
 )
 
+_PROBLEM_HELP = """\
+Behind a name, or in its place, with commas between:
+  b= h= hkv= d=    batch, query heads, key/value heads, head dimension
+  s= sq= skv=      both lengths, the query length, the key/value length
+  causal           a query sees no later key
+  dtype=fp16|bf16  the type of Q, K, V and O
+  acc=fp16         scores may be summed in fp16, an accuracy class of its own
+Several problems joined by + are ranked by the geometric mean of their times.
+For example: mission,causal   s2k_d64,dtype=bf16   b=4,h=32,hkv=8,s=4096,d=128   mission+mission,causal"""
 OPERATION = Operation(
     name="attention",
     parse=parse_workload,
@@ -49,4 +59,6 @@ OPERATION = Operation(
     launcher=dense.LAUNCHER,
     launcher_names=dense.launcher_names,
     launch_form=dense.LAUNCH_FORM,
+    portfolio=PORTFOLIO,
+    problem_help=_PROBLEM_HELP,
 )

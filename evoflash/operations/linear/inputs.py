@@ -29,20 +29,22 @@ _HIDDEN = ((900, 700), (136, 9000), (3000, 200))  # the most of n and of k; from
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearInputs:
-    """X as 16-bit patterns, W as codes of its type, and what belongs to them."""
+    """X and W as codes of their types, and what belongs to them."""
 
     __test__ = False  # to pytest, which takes a class of such a name for a test
 
     name: str
-    x: Bits
+    x: NDArray[Any]
     w: NDArray[Any]
     w_scale: Single | None = None
+    x_scale: Single | None = None  # (blocks of k, rows), NaN behind the last row
     bias: Bits | None = None
     residual: Bits | None = None
 
     @property
     def tensors(self) -> dict[str, NDArray[Any]]:
-        named = {"X": self.x, "W": self.w, "SW": self.w_scale, "B": self.bias, "R": self.residual}
+        scales = {"SW": self.w_scale, "SX": self.x_scale}
+        named = {"X": self.x, "W": self.w, **scales, "B": self.bias, "R": self.residual}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
@@ -87,7 +89,8 @@ def draw(name: str, workload: LinearWorkload, *, seed: int) -> LinearInputs:
 
 
 def _encode(name: str, workload: LinearWorkload, numbers: _Numbers, rng: np.random.Generator) -> LinearInputs:
-    w, x = workload, encode(numbers.x, "bf16")
+    w = workload
+    x, x_scale = _encode_x(numbers.x, workload)
     weights: NDArray[Any]
     if w.weights == "fp8b128":
         weights, scale = e4m3.encode(numbers.w), numbers.scale
@@ -104,9 +107,47 @@ def _encode(name: str, workload: LinearWorkload, numbers: _Numbers, rng: np.rand
         x,
         weights,
         None if w.weights == "bf16" else scale,
-        encode(size * standard_normal((1, w.n), rng), "bf16") if w.bias else None,
-        encode(size * standard_normal((w.m, w.n), rng), "bf16") if w.residual else None,
+        x_scale,
+        _added((1, w.n), size, rng) if w.bias else None,
+        _added((w.m, w.n), size, rng) if w.residual else None,
     )
+
+
+def _added(shape: tuple[int, int], size: np.float32, rng: np.random.Generator) -> Bits:
+    """What is added to y: nothing to half of the columns that cancel, where it would hide what rounding
+    leaves.
+    """
+    added = size * standard_normal(shape, rng)
+    added[:, _BARE] = 0
+    return encode(added, "bf16")
+
+
+_X_UNIT = np.float32(1.3)  # that all scales of x are multiples of: none of them is a power of two
+
+
+def _encode_x(x: Single, workload: LinearWorkload) -> tuple[NDArray[Any], Single | None]:
+    """The bits of x and, of e4m3, its scales: powers of two that give the largest number of each block of a
+    row a large code, as a program does that rounds x, times one unit. So numbers that are alike but for a
+    power of two keep being so.
+    """
+    if workload.x == "bf16":
+        return encode(x, "bf16"), None
+    blocks = workload.x_scale_shape[0]
+    padded = np.zeros((workload.m, blocks * BLOCK), np.float32)
+    padded[:, : workload.k] = x
+    in_blocks = padded.reshape(workload.m, blocks, BLOCK)
+    largest = np.abs(in_blocks).max(axis=2)
+    power = np.ceil(np.log2(np.where(largest > 0, largest, e4m3.LARGEST) / np.float32(e4m3.LARGEST)))
+    step = (np.float32(2) ** power).astype(np.float32)
+    codes = e4m3.encode(in_blocks / step[..., None]).reshape(padded.shape)[:, : workload.k]
+    return np.ascontiguousarray(codes), _in_memory((_X_UNIT * step).T, workload)
+
+
+def _in_memory(x_scale: Single, workload: LinearWorkload) -> Single:
+    """Scales of x of the rows there are, as they lie in memory: NaN where there is no row."""
+    found = np.full(workload.x_scale_shape, np.nan, np.float32)
+    found[:, : workload.m] = x_scale
+    return found
 
 
 def of_each_weight(scale: Single, workload: LinearWorkload) -> Single:
@@ -132,14 +173,18 @@ def _normal(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
     steps = (2.0 ** rng.integers(-1, 2, blocks)).astype(np.float32)
     # Within four standard deviations: rounding to e4m3 would cut off more, and all see W as it is given.
     weights = (100 * standard_normal((w.n, w.k), rng)).clip(-e4m3.LARGEST, e4m3.LARGEST)
-    found = _Numbers(standard_normal((w.m, w.k), rng), weights, usual * steps)
+    x = standard_normal((w.m, w.k), rng)
+    if w.x == "e4m3":  # to what is exact in each block: its scale is no larger than this
+        x = e4m3.decode(e4m3.encode(x / _X_STEP)) * _X_STEP
+    found = _Numbers(x, weights, usual * steps)
     if w.k >= _LEAST_CANCELLING:
         _cancel_some(found, steps, workload, rng)
     return found
 
 
+_X_STEP = np.float32(2.0**-6)  # of e4m3, with which 7 standard deviations have a code
 _LEAST_CANCELLING = 3 * BLOCK  # of k
-_CANCELLING = slice(5, None, 8)  # rows of W
+_CANCELLING, _BARE = slice(5, None, 8), slice(5, None, 16)  # rows of W, and those to whose y nothing is added
 
 
 def _cancel_some(found: _Numbers, steps: Single, workload: LinearWorkload, rng: np.random.Generator) -> None:
@@ -227,13 +272,21 @@ def _columns_apart(workload: LinearWorkload, rng: np.random.Generator) -> _Numbe
 
 
 def _all_codes(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
-    """Every number of e4m3, its subnormal ones included; small ones alone in every other row."""
+    """Every number of e4m3, its subnormal ones included; small ones alone in every other row. Of x, too,
+    where it is of that type.
+    """
     found = _normal(workload, rng)
-    codes = rng.integers(0, e4m3.NAN, (workload.n, workload.k)).astype(np.uint8)
+    found.w = _numbers_of_all_codes((workload.n, workload.k), rng)
+    if workload.x == "e4m3":
+        found.x = _numbers_of_all_codes((workload.m, workload.k), rng)
+    return found
+
+
+def _numbers_of_all_codes(shape: tuple[int, int], rng: np.random.Generator) -> Single:
+    codes = rng.integers(0, e4m3.NAN, shape).astype(np.uint8)
     codes[1::2] %= 16
     codes |= rng.integers(0, 2, codes.shape, dtype=np.uint8) << np.uint8(7)
-    found.w = e4m3.decode(codes)
-    return found
+    return e4m3.decode(codes)
 
 
 def _huge(workload: LinearWorkload, rng: np.random.Generator) -> _Numbers:
@@ -310,6 +363,10 @@ def timed_inputs(workload: LinearWorkload, *, sets: int, rng: np.random.Generato
         pool = np.resize(flat, flat.size + sets * step)  # repeats what it has
         return [pool[at * step : at * step + flat.size].reshape(values.shape) for at in range(sets)]
 
-    parts = (first.x, first.w, first.w_scale, first.bias, first.residual)
-    drawn = zip(*(windows(part) for part in parts), strict=True)
+    of_x = windows(None if first.x_scale is None else first.x_scale[:, : workload.m])
+    x_scales = [None if scale is None else _in_memory(scale, workload) for scale in of_x]
+    x, w, w_scale, bias, residual = (
+        windows(part) for part in (first.x, first.w, first.w_scale, first.bias, first.residual)
+    )
+    drawn = zip(x, w, w_scale, x_scales, bias, residual, strict=True)
     return [LinearInputs("normal", *tensors) for tensors in drawn]

@@ -3,9 +3,10 @@
 from evoflash.operation import Operation
 from evoflash.operations.linear import form, inputs
 from evoflash.operations.linear.loop import consumers, work
-from evoflash.operations.linear.preflight_runs import preflight_runs
-from evoflash.operations.linear.reference import expect, sample
-from evoflash.operations.linear.relations import relations
+from evoflash.operations.linear.portfolio import PORTFOLIO
+from evoflash.operations.linear.preflight_runs import finalist_runs, preflight_runs
+from evoflash.operations.linear.reference import REFERENCE, expect, sample
+from evoflash.operations.linear.relations import keeps_rows_apart, relations
 from evoflash.operations.linear.thresholds import thresholds
 from evoflash.operations.linear.workload import (
     LinearKey,
@@ -15,6 +16,12 @@ from evoflash.operations.linear.workload import (
     parse_workload,
 )
 
+_PROBLEM_HELP = """\
+A linear layer of a decoding step, y = x W^T with up to 64 rows: linear:m=1,n=1280,k=8192,dtype=fp8b128
+  m= n= k=         rows of x, rows of W, their length; or a layer's name for n and k, as 70b_tp8_qkv
+  dtype=bf16|fp8b128|fp8t   the type of W; bias and residual are added
+  x=e4m3                    x in 8 bits too, beside fp8b128; else x is BF16
+For example: linear:70b_tp8_qkv,m=8,dtype=fp8b128"""
 OPERATION = Operation(
     name="linear",
     parse=parse_workload,
@@ -29,10 +36,13 @@ OPERATION = Operation(
     sample=sample,
     expect=expect,
     relations=relations,
+    rearranged=keeps_rows_apart,
+    device_reference=REFERENCE,
     thresholds=thresholds,
     check_workloads=inputs.check_workloads,
     hidden_workloads=inputs.hidden_workloads,
     preflight_runs=preflight_runs,
+    finalist_runs=finalist_runs,
     work=work,
     consumers=consumers,
     fitting=fitting,
@@ -41,4 +51,7 @@ OPERATION = Operation(
     interface_names=form.interface_names,
     launcher=form.LAUNCHER,
     launcher_names=form.launcher_names,
+    launch_form=form.LAUNCH_FORM,
+    portfolio=PORTFOLIO,
+    problem_help=_PROBLEM_HELP,
 )

@@ -1,16 +1,21 @@
-"""The small shapes of a linear kernel's pre-flight, which its tiles, rings and splits make special.
+"""The small shapes of a linear kernel's pre-flight, which its tiles, rings and splits make special; and what
+only the best meet.
 
 How each is run, and what it is there for, stands beside it. Runs and judges nothing.
 """
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from evoflash.operation import EmulatedRun, Loop
+from evoflash.operations.linear.inputs import ALL, check_workloads
 from evoflash.operations.linear.workload import BLOCK, LinearKey
 
 _SMS = 3  # of a small GPU, for grids that go by its size
 _FEW = 64  # elements of y
 _FEW_STEPS = 2048  # of k: a step that is longer is seen twice, not as often as a ring has slots
+_TILES, _CHEAP = 4, 1 << 22  # multiply-adds
 _MOST_COLUMNS = 64  # of y beyond a whole CTA's: what lies behind them is seen as well
 
 
@@ -56,3 +61,28 @@ def _runs(key: LinearKey, loop: Loop) -> Iterator[EmulatedRun]:
     shared = loop.splits * loop.keys // 2 // 16 * 16 + BLOCK
     yield EmulatedRun(key.workload(many, min(rows, 10), shared), "dominant_block", "random", "random")
     yield EmulatedRun(key.workload(many, min(2 * rows, 40), BLOCK), "columns_apart", "eager", "random")
+    # Where a workspace is: called thrice, blocks in another order each time. Every share of k counts, in as
+    # many tiles as are cheap; of ordinary data some columns are what rounding leaves of sums in that order.
+    whole = max(step, 3 * BLOCK)
+    columns = max(8, min(max(_TILES * rows, _FEW), max(rows, _CHEAP // (many * whole))))
+    yield EmulatedRun(key.workload(many, columns, whole), "normal", "random", "random", is_repeated=True)
+
+
+_DRAWN = 12
+
+
+def finalist_runs(key: LinearKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ...]:
+    """What every kernel meets on a GPU, the check shapes; and shapes that are drawn for it: any number of
+    rows of its class, and a k that ends anywhere in the steps of any share.
+    """
+    rng = np.random.default_rng(seed)
+    checked = [EmulatedRun(each, "normal", "random", "random") for each in check_workloads((key,))]
+    step = loop.keys * loop.splits
+    drawn = []
+    for at in range(_DRAWN):
+        m = int(rng.integers(key.fewest, key.rows + 1))
+        n = int(rng.integers(-(-_FEW // m), -(-_FEW // m) + 2 * min(loop.rows, _MOST_COLUMNS)))
+        k = 16 * int(rng.integers(1, (step + 2 * BLOCK) // 16 + 1))
+        workload = key.workload(m, n, k)
+        drawn.append(EmulatedRun(workload, ALL[at % len(ALL)], "random", "random", is_strided=at % 3 == 1))
+    return (*checked, *drawn)

@@ -1,11 +1,16 @@
-"""What y = x W^T should be, in fp64, and what honest fp32 arithmetic makes of it. Runs nothing on a GPU."""
+"""What y = x W^T should be, in fp64, and what honest fp32 arithmetic makes of it; and the device's kernel for
+the same. Runs nothing on a GPU.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.numerics import decode, each, round_to
 from evoflash.operation import ExpectedOutputs, Sample
-from evoflash.operations.expectations import every_row, expected_rows
+from evoflash.operations.expectations import DeviceReference, every_row, expected_rows
 from evoflash.operations.linear import e4m3
 from evoflash.operations.linear.inputs import LinearInputs
 from evoflash.operations.linear.workload import BLOCK, LinearWorkload
@@ -21,26 +26,27 @@ def sample(workload: LinearWorkload, rng: np.random.Generator) -> Sample:
 def expect(workload: LinearWorkload, inputs: LinearInputs, *, where: Sample) -> ExpectedOutputs:
     """The right answer and the honest one at a sample of rows, for inputs of the workload's shapes.
 
-    The right one is of W's numbers as they are given, times their scales, in fp64. Honest arithmetic sums in
-    fp32, block of k after block of k, multiplies each sum by its scale, and rounds once.
+    The right one is of the numbers of W and x as they are given, times their scales, in fp64. Honest
+    arithmetic sums in fp32, block of k after block of k, multiplies each sum by its scales, and rounds once.
     """
-    w, x = workload, decode(inputs.x[where.rows], "bf16")
+    w, x = workload, numbers_of(inputs.x[where.rows], workload.x)
+    x_scale = None if inputs.x_scale is None else inputs.x_scale[:, where.rows, None]
     right, plain = np.empty((len(x), w.n)), np.empty((len(x), w.n), np.float32)
     rows = max(BLOCK, _PART // w.k // BLOCK * BLOCK)
 
     def compute(first: int) -> None:
         """Some columns of y, which are rows of W: whole blocks of it."""
         part = slice(first, min(first + rows, w.n))
-        weights = values(inputs.w[part], w)
+        weights = numbers_of(inputs.w[part], w.weights)
         scale = _scales(inputs, w)[first // BLOCK : -(-part.stop // BLOCK)]
         each_row = np.repeat(scale, BLOCK, axis=0)[: len(weights)]
         right[:, part], plain[:, part] = 0, 0
         for block in range(each_row.shape[1]):
             of_k = slice(block * BLOCK, min((block + 1) * BLOCK, w.k))
-            factor = each_row[:, block]
+            factor, of_x = each_row[:, block], np.float32(1) if x_scale is None else x_scale[block]
             exact = x[:, of_k].astype(np.float64) @ weights[:, of_k].astype(np.float64).T
-            right[:, part] += exact * factor.astype(np.float64)
-            plain[:, part] += (x[:, of_k] @ weights[:, of_k].T) * factor
+            right[:, part] += exact * factor.astype(np.float64) * of_x.astype(np.float64)
+            plain[:, part] += (x[:, of_k] @ weights[:, of_k].T) * (factor * of_x)
 
     each(compute, range(0, w.n, rows))
     for added in (inputs.bias, None if inputs.residual is None else inputs.residual[where.rows]):
@@ -51,9 +57,9 @@ def expect(workload: LinearWorkload, inputs: LinearInputs, *, where: Sample) -> 
     return ExpectedOutputs(where, {"Y": expected_rows(right[None], rounded[None])}, {})
 
 
-def values(weights: NDArray[np.generic], workload: LinearWorkload) -> NDArray[np.float32]:
-    """W's numbers without their scales; exact."""
-    return decode(weights, "bf16") if workload.weights == "bf16" else e4m3.decode(weights)  # type: ignore[arg-type]
+def numbers_of(bits: NDArray[np.generic], kind: str) -> NDArray[np.float32]:
+    """W's or x's numbers without their scales; exact. `kind` is what the workload says of them."""
+    return decode(bits, "bf16") if kind == "bf16" else e4m3.decode(bits)  # type: ignore[arg-type]
 
 
 def _scales(inputs: LinearInputs, workload: LinearWorkload) -> NDArray[np.float32]:
@@ -62,3 +68,45 @@ def _scales(inputs: LinearInputs, workload: LinearWorkload) -> NDArray[np.float3
     if inputs.w_scale is None:
         return np.ones(blocks, np.float32)
     return np.broadcast_to(inputs.w_scale, blocks)
+
+
+_COLUMNS = 16  # of y, that a block of the device's kernel computes
+_MOST = 1 << 37  # multiply-adds: 0.1 s of an H100
+
+
+def blocks(workload: LinearWorkload) -> NDArray[np.int32]:
+    """The first column of each block."""
+    return np.arange(0, workload.n, _COLUMNS, dtype=np.int32)
+
+
+def rows(workload: LinearWorkload) -> NDArray[np.intp]:
+    """All of them."""
+    return np.arange(workload.m)
+
+
+def arguments(workload: LinearWorkload, addresses: Mapping[str, int]) -> tuple[np.generic, ...]:
+    """Of both kernels: addresses of tensors, 0 for those that there are not, then sizes and types."""
+    w = workload
+    names = ("X", "W", "SW", "SX", "B", "R", "blocks", "right", "honest", "per_row")
+    scales = {"bf16": 0, "fp8b128": 1, "fp8t": 2}[w.weights]
+    sizes = (w.m, w.n, w.k, w.x_scale_shape[1], scales, w.weights != "bf16", w.x != "bf16")
+    return (*(np.uint64(addresses.get(name, 0)) for name in names), *(np.int32(size) for size in sizes))
+
+
+def applies(workload: LinearWorkload) -> bool:
+    """Whether the kernel takes no longer than the GPU has for it."""
+    return workload.m * workload.n * workload.k <= _MOST
+
+
+REFERENCE = DeviceReference(
+    source=Path(__file__).with_name("reference.cu"),
+    entry="right_columns",
+    threads=128,
+    output="Y",
+    numbers="",
+    applies=applies,
+    blocks=blocks,
+    rows=rows,
+    arguments=arguments,
+    entry_of_rows="told_of_rows",
+)

@@ -47,7 +47,11 @@ def ignores_company(inputs: LinearInputs, *, workload: LinearWorkload, rng: np.r
 
 def doubles(inputs: LinearInputs, *, workload: LinearWorkload) -> Relation:
     """Twice x gives twice y, to the bit: a power of two is exact in all arithmetic on the way."""
-    twice = replace(inputs, name=f"{inputs.name}, x doubled", x=encode(2 * decode(inputs.x, "bf16"), "bf16"))
+    name = f"{inputs.name}, x doubled"
+    if inputs.x_scale is not None:
+        twice = replace(inputs, name=name, x_scale=2 * inputs.x_scale)
+    else:
+        twice = replace(inputs, name=name, x=encode(2 * decode(inputs.x, "bf16"), "bf16"))
     return Relation("x doubled", Rows((inputs, inputs)), Rows((twice,)))
 
 
@@ -58,16 +62,20 @@ def adds_up_over_blocks(
     block = int(rng.integers(-(-workload.k // BLOCK)))
     inside = np.arange(workload.k) // BLOCK == block
     alone, others = (
-        replace(inputs, name=f"{inputs.name}, {words}", x=np.where(kept, inputs.x, np.uint16(0)))
+        replace(inputs, name=f"{inputs.name}, {words}", x=np.where(kept, inputs.x, inputs.x.dtype.type(0)))
         for words, kept in ((f"block {block} of k alone", inside), (f"without block {block} of k", ~inside))
     )
     return Relation("k in two parts", Rows((inputs,)), Rows((alone, others)))
 
 
 def _with_rows(inputs: LinearInputs, rows: NDArray[np.intp], words: str) -> LinearInputs:
-    """x, and what is added to y, with those rows in this order."""
+    """x, its scales, and what is added to y, with those rows in this order."""
     residual: Bits | None = None if inputs.residual is None else inputs.residual[rows]
-    return replace(inputs, name=f"{inputs.name}, {words}", x=inputs.x[rows], residual=residual)
+    x_scale = None if inputs.x_scale is None else inputs.x_scale.copy()
+    if x_scale is not None:
+        x_scale[:, : len(rows)] = x_scale[:, rows]
+    moved = replace(inputs, name=f"{inputs.name}, {words}", x=inputs.x[rows], residual=residual)
+    return replace(moved, x_scale=x_scale)
 
 
 def _permutation(count: int, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -10,11 +10,16 @@ from typing import Any, ClassVar
 from evoflash.errors import UsageError, did_you_mean
 
 BLOCK = 128  # rows and columns of W that share a scale, where scales are of blocks
+X_SCALE_STEP = 4  # scales of x in 16 bytes
 # What W consists of: bf16; e4m3 with an fp32 scale for each block of 128 x 128; e4m3 with one fp32 scale.
 WEIGHTS = ("bf16", "fp8b128", "fp8t")
+# What x consists of: bf16; or, where W's scales are of blocks, e4m3 with an fp32 scale for each row and each
+# 128 columns.
+ACTIVATIONS = ("bf16", "e4m3")
 # A kernel is compiled for up to so many rows of x; how many there are is told at run time.
 ROW_CLASSES = (1, 2, 4, 8, 16, 32, 64)
 _STEP = 16  # elements: rows of x and of W are whole vectors of 16 bytes
+_SWITCHES = ("bias", "residual")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +31,11 @@ class LinearKey:
     arch: str  # "sm_89", "sm_90a" ...
     bias: bool = False
     residual: bool = False
+    x: str = "bf16"
     operation: ClassVar[str] = "linear"
 
     def __str__(self) -> str:
-        added = "".join(f",{name}" for name in ("bias", "residual") if getattr(self, name))
-        return f"m<={self.rows},dtype={self.weights}{added},{self.arch}"
+        return f"m<={self.rows},{_kind(self)},{self.arch}"
 
     def names(self) -> dict[str, Any]:
         """What templates and the expressions of their headers see of it."""
@@ -39,7 +44,8 @@ class LinearKey:
             "rows": self.rows,
             "bias": self.bias,
             "residual": self.residual,
-            "weight_bytes": weight_bytes(self.weights),
+            "weight_bytes": element_bytes(self.weights),
+            "x_bytes": element_bytes(self.x),
         }
 
     @property
@@ -49,21 +55,28 @@ class LinearKey:
 
     def workload(self, m: int, n: int, k: int) -> "LinearWorkload":
         """A workload that compiles to this key: the way back from Workload.compile_key."""
-        return LinearWorkload(m, n, k, self.weights, bias=self.bias, residual=self.residual)
+        return LinearWorkload(m, n, k, self.weights, bias=self.bias, residual=self.residual, x=self.x)
 
 
-def weight_bytes(weights: str) -> int:
-    """Of an element of W."""
-    return 2 if weights == "bf16" else 1
+def element_bytes(kind: str) -> int:
+    """Of an element of W, or of x."""
+    return 2 if kind == "bf16" else 1
+
+
+def _kind(what: "LinearKey | LinearWorkload") -> str:
+    """The words that say of what types it is, and what is added."""
+    x = "" if what.x == "bf16" else f",x={what.x}"
+    return f"dtype={what.weights}{x}{''.join(f',{name}' for name in _SWITCHES if getattr(what, name))}"
 
 
 @dataclass(frozen=True, slots=True)
 class LinearWorkload:
-    """y = x W^T, and what is added to it: x is (m, k), W (n, k), y (m, n); x and y are bf16.
+    """y = x W^T, and what is added to it: x is (m, k), W (n, k), y (m, n); y is bf16, and x is unless it says
+    otherwise.
 
     W's scales multiply: `fp8b128` has one for each 128 x 128 elements of W, the last of a row or column for
-    what is left; `fp8t` has one for all. A bias is one number for each column of y, a residual one for each
-    element.
+    what is left; `fp8t` has one for all. Those of x multiply, too: of each row, one for each 128 elements. A
+    bias is one number for each column of y, a residual one for each element.
     """
 
     m: int
@@ -72,6 +85,7 @@ class LinearWorkload:
     weights: str = "bf16"
     bias: bool = False
     residual: bool = False
+    x: str = "bf16"
     operation: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
@@ -90,20 +104,26 @@ class LinearWorkload:
             raise UsageError(
                 f"dtype '{self.weights}' of a linear problem is unknown: use {', '.join(WEIGHTS)}."
             )
+        if self.x not in ACTIVATIONS:
+            raise UsageError(f"x={self.x} of a linear problem is unknown: use {', '.join(ACTIVATIONS)}.")
+        if self.x == "e4m3" and self.weights != "fp8b128":
+            raise UsageError(
+                f"x=e4m3 with dtype={self.weights}: x in 8 bits has a scale for each 128 columns, which goes "
+                "with dtype=fp8b128."
+            )
 
     def __str__(self) -> str:
         """The canonical form: the key in the database, accepted by --problem."""
-        added = "".join(f",{name}" for name in ("bias", "residual") if getattr(self, name))
-        return f"linear:m={self.m},n={self.n},k={self.k},dtype={self.weights}{added}"
+        return f"linear:m={self.m},n={self.n},k={self.k},{_kind(self)}"
 
     @property
     def dtype(self) -> str:
-        """Of x and y."""
+        """Of y, and of what is added."""
         return "bf16"
 
     @property
     def precision(self) -> str:
-        """What thresholds go by: the output's type, since sums are in fp32 and W is exact as it is given."""
+        """What thresholds go by: the type of y, since sums are in fp32, and W and x exact as given."""
         return "bf16"
 
     @property
@@ -123,11 +143,21 @@ class LinearWorkload:
         return (1, 1) if self.weights == "fp8t" else (-(-self.n // BLOCK), -(-self.k // BLOCK))
 
     @property
+    def x_scale_shape(self) -> tuple[int, int]:
+        """Of x's scales as they lie in memory, (blocks of k, rows): those of one block side by side, and as
+        many as TMA wants, a multiple of 16 bytes. (0, 0) where it has none.
+        """
+        if self.x == "bf16":
+            return 0, 0
+        return -(-self.k // BLOCK), -(-self.m // X_SCALE_STEP) * X_SCALE_STEP
+
+    @property
     def bytes_moved(self) -> int:
-        """W, its scales, x and what is added read once, y written once."""
-        scales, added = math.prod(self.scale_shape), self.n * self.bias + self.m * self.n * self.residual
-        weights = weight_bytes(self.weights) * self.n * self.k
-        return weights + 4 * scales + 2 * (self.m * self.k + self.m * self.n + added)
+        """W, x, their scales and what is added read once, y written once."""
+        scales = math.prod(self.scale_shape) + math.prod(self.x_scale_shape)
+        added = self.n * self.bias + self.m * self.n * self.residual
+        elements = element_bytes(self.weights) * self.n * self.k + element_bytes(self.x) * self.m * self.k
+        return elements + 4 * scales + 2 * (self.m * self.n + added)
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -135,7 +165,7 @@ class LinearWorkload:
 
     def compile_key(self, arch: str) -> LinearKey:
         rows = next(known for known in ROW_CLASSES if known >= self.m)
-        return LinearKey(self.weights, rows, arch, self.bias, self.residual)
+        return LinearKey(self.weights, rows, arch, self.bias, self.residual, self.x)
 
     def names(self) -> dict[str, int]:
         """The run-time sizes, by the names that launch expressions use."""
@@ -159,8 +189,7 @@ NAMED: dict[str, tuple[int, int]] = {
     "dsv3_kv_a": (576, 7168),
 }
 _MOST = 1 << 24  # of n and k: offsets within a row and numbers of rows are counted in 32 bits
-_SWITCHES = ("bias", "residual")
-_FORM = "m=16,n=6144,k=4096,dtype=bf16|fp8b128|fp8t, perhaps bias and residual"
+_FORM = "m=16,n=6144,k=4096,dtype=bf16|fp8b128|fp8t, perhaps x=e4m3, bias and residual"
 
 
 def parse_workload(text: str) -> LinearWorkload:
@@ -187,8 +216,8 @@ def _read_word(word: str, text: str) -> dict[str, Any]:
     if word in _SWITCHES:
         return {word: True}
     key, equals, value = word.partition("=")
-    if key == "dtype" and equals:
-        return {"weights": value}
+    if key in ("dtype", "x") and equals:
+        return {"weights" if key == "dtype" else "x": value}
     if key in ("m", "n", "k") and equals:
         if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) > _MOST:
             raise UsageError(f"'{word}' in problem 'linear:{text}': give a whole number from 1 to {_MOST:,}.")
@@ -210,7 +239,7 @@ def fitting(workload: LinearWorkload, most_bytes: int) -> str:
 
 
 # What a workload is further away for: by the octaves between two, and where other code is compiled.
-_SIZE, _DEPTH, _ROWS, _WEIGHTS, _ADDED = 1.0, 1.0, 0.5, 2.0, 0.5
+_SIZE, _DEPTH, _ROWS, _WEIGHTS, _X, _ADDED = 1.0, 1.0, 0.5, 2.0, 1.0, 0.5
 
 
 def distance(a: LinearWorkload, b: LinearWorkload) -> float:
@@ -220,6 +249,7 @@ def distance(a: LinearWorkload, b: LinearWorkload) -> float:
         + _DEPTH * _octaves(a.k, b.k)
         + _ROWS * _octaves(a.m, b.m)
         + _WEIGHTS * (a.weights != b.weights)
+        + _X * (a.x != b.x)
         + _ADDED * ((a.bias != b.bias) + (a.residual != b.residual))
     )
 

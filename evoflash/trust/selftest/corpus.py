@@ -39,7 +39,9 @@ from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.renderer import render
-from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
+from evoflash.operation import Workload
+from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
+from evoflash.problem import parse_workload
 from evoflash.specs import GpuSpec
 
 # "wrong" among a fraud's words stands for any threshold of validator.judge.
@@ -120,12 +122,16 @@ class Honest:
     name: str  # the file's
     family: str
     values: Mapping[str, Any]
-    problem: AttentionWorkload
-    lengths: tuple[tuple[int, int], ...]
+    problem: Workload
+    lengths: tuple[tuple[int, int], ...]  # of attention; none of a kernel that only the pre-flight sees
 
     def check_workloads(self) -> tuple[AttentionWorkload, ...]:
-        """Small shapes of its compile key, with two batches and two key/value heads: every stride matters."""
+        """Small shapes of its compile key, with two batches and two key/value heads: every stride matters.
+        None of another operation than attention.
+        """
         key = self.problem.compile_key("")
+        if not isinstance(key, AttentionKey):
+            return ()
         return tuple(key.workload(2, 2, seq_q, seq_kv) for seq_q, seq_kv in self.lengths)
 
 
@@ -197,7 +203,7 @@ def build_fraud(fraud: Fraud, gpu: GpuSpec) -> tuple[Candidate, Family]:
 
 @lru_cache(maxsize=64)
 def _render_honest(
-    name: str, family: str, values: tuple[tuple[str, Any], ...], problem: AttentionWorkload, gpu: GpuSpec
+    name: str, family: str, values: tuple[tuple[str, Any], ...], problem: Workload, gpu: GpuSpec
 ) -> Candidate:
     """The honest kernel of that name; UsageError where the GPU cannot have it."""
     key = problem.compile_key(gpu.arch)

@@ -29,8 +29,9 @@ from evoflash.kernels import gxx
 from evoflash.kernels.lint import lint
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.launch import LaunchConfig
-from evoflash.operations.attention.check_shapes import check_workloads
-from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
+from evoflash.operation import Workload, operation_of
+from evoflash.operations.attention.workload import AttentionWorkload
+from evoflash.problem import parse_workload
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.trust.selftest import staged_frauds
 from evoflash.trust.selftest.corpus import (
@@ -90,20 +91,20 @@ def task_of(fraud: Fraud, spec: GpuSpec, seed: int) -> GpuTask:
         spec,
         (build,),
         lambda workload: family.launches(candidate.genome, workload, spec),
-        checks=check_workloads([timed.compile_key(spec.arch)]),
+        checks=operation_of(timed).check_workloads([timed.compile_key(spec.arch)]),
         timed=(timed,),
         seed=seed,
         is_deterministic=family.is_deterministic,
     )
 
 
-def check_workloads_of(frauds: Sequence[Fraud], spec: GpuSpec) -> tuple[AttentionWorkload, ...]:
+def check_workloads_of(frauds: Sequence[Fraud], spec: GpuSpec) -> tuple[Workload, ...]:
     """The check workloads of all that will be tried on the GPU, each once."""
     keys = dict.fromkeys(_timed_workload(f).compile_key(spec.arch) for f in frauds if not f.measured.skip)
-    return tuple(workload for key in keys for workload in check_workloads([key]))
+    return tuple(workload for key in keys for workload in operation_of(key).check_workloads([key]))
 
 
-def _timed_workload(fraud: Fraud) -> AttentionWorkload:
+def _timed_workload(fraud: Fraud) -> Workload:
     return parse_workload(fraud.problem) if fraud.problem else fraud.kernel.problem
 
 

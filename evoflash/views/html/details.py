@@ -202,7 +202,11 @@ def _checks(checks: Sequence[Json], figures: Figures) -> str:
     columns = (
         text_column("workload"),
         HtmlColumn("passed", lambda check: "yes" if check["passed"] else "NO"),
-        *(figure_column(name, figures.exact, field, sorts=True) for name, field in measures.items()),
+        *(
+            figure_column(name, figures.exact, field, sorts=True)
+            for name, field in measures.items()
+            if any(check[field] is not None for check in checks)
+        ),
         text_column("reason"),
     )
     caption = "Outputs compared with the reference; the last ratio is over the error of a plain computation"

@@ -14,6 +14,7 @@ def stored():
     return nbformat.read(NOTEBOOK, as_version=4)
 
 
+@pytest.mark.slow
 def test_the_notebook_shows_what_its_cells_print(stored, tmp_path) -> None:
     assert outputs(executed(NOTEBOOK, tmp_path)) == outputs(stored)
 

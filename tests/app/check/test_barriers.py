@@ -1,5 +1,6 @@
 """`evoflash check` counts barriers by warps, as PTX does, and wants all lanes of a warp to come."""
 
+import pytest
 from tables import data, table_of_cases
 
 from evoflash.app.check import subject as check_subject
@@ -9,6 +10,7 @@ HEAD = data(__file__, "HEAD")
 
 
 @table_of_cases()
+@pytest.mark.sample(4)
 def test_lanes_that_do_not_come_with_their_warp_are_a_finding(tmp_path, body, kinds):
     path = tmp_path / "kernel.cu"
     path.write_text(HEAD.replace("BODY", body.strip()))

@@ -86,7 +86,9 @@ def page(checked: CheckReport) -> str:
 # ---- faults in a user's own kernel
 
 
+@pytest.mark.slow
 @table_of_cases()
+@pytest.mark.sample(4)
 def test_a_fault_is_found_in_every_run_at_its_line(tmp_path, number, kind, line):
     path = fault(tmp_path, number)
     checked = check_file(path)

@@ -30,6 +30,7 @@ def test_a_pass_says_what_was_compared_and_what_was_not(tmp_path):
     assert any("Nothing ran on a GPU" in each for each in document["checked"][0]["not_compared"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"), [("", ""), ("out = true }", "fill = 1 }"), ("out = true }", "out = true, fill = 0 }")]
 )

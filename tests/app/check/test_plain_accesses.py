@@ -27,6 +27,7 @@ def errors(found: CheckReport) -> dict[str, str]:
 
 
 @table_of_cases()
+@pytest.mark.sample(8)
 def test_a_fault_of_plain_accesses_is_found_at_its_line(tmp_path, body, above, kind, says):
     """The faulty line of each body ends in `// here`."""
     found = checked(tmp_path, body, above)
@@ -36,6 +37,7 @@ def test_a_fault_of_plain_accesses_is_found_at_its_line(tmp_path, body, above, k
 
 
 @table_of_cases()
+@pytest.mark.sample(3)
 def test_right_plain_code_passes(tmp_path, body, above):
     found = checked(tmp_path, body, above)
 

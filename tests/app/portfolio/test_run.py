@@ -12,7 +12,7 @@ from rich.console import Console
 from evoflash.app.portfolio import choice as rule
 from evoflash.app.portfolio.candidates import build_all, candidates, valid_keys
 from evoflash.app.portfolio.run import at_borders, regret, serve_mix
-from evoflash.app.portfolio.session import complaint, one_group
+from evoflash.app.portfolio.session import complaint, emulated_part
 from evoflash.app.portfolio.table import ShapeTimes, read_table
 from evoflash.errors import DeviceError, NoKernelError, UsageError
 from evoflash.evaluation import Basis
@@ -245,11 +245,11 @@ def test_a_kernel_that_cannot_be_launched_at_a_border_is_kept_elsewhere(tmp_path
     assert ask == [1, 1]
 
 
-def test_the_emulator_takes_one_group_of_a_border_shape_and_no_more_than_it_can():
+def test_the_emulator_takes_emulated_part_of_a_border_shape_and_no_more_than_it_can():
     gpu, shape = load_gpu("l4"), parse_workload("b=3,h=2,hkv=1,s=70,d=32")
     (part,) = build_all(kernels(1), [shape], gpu, emulate=False).values()
-    alone = one_group(shape)
+    alone = emulated_part(shape)
 
     assert (alone.batch, alone.heads, alone.kv_heads) == (1, 2, 1)
     assert complaint(part, alone, gpu, 0) == ""
-    assert one_group(parse_workload("s8k_d128")) is None
+    assert emulated_part(parse_workload("s8k_d128")) is None

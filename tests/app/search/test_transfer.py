@@ -1,6 +1,7 @@
 """A search learns from the store's searches on near problems; what it learnt from is kept with the run."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -34,14 +35,18 @@ def begun(store: Store, wanted: planning.SearchPlan, start: RunStart | None = No
     return store.begin(wanted.key, gpu_hash=wanted.gpu.hash, budget=9, argv=[], environment={}, start=start)
 
 
-def drawn(wanted: planning.SearchPlan, count: int, seed: int = 0) -> list[Genome]:
-    rng = np.random.default_rng(seed)
-    return [wanted.fields[0].space.sample(rng) for _ in range(count)]
+@cache
+def drawn(problem: str, count: int) -> tuple[Genome, ...]:
+    """Genomes for the problem, the same for each test: finding valid ones takes a second."""
+    space, rng = plan(problem=problem).fields[0].space, np.random.default_rng(0)
+    return tuple(space.sample(rng) for _ in range(count))
 
 
-def searched(store: Store, problem: str, count: int = 6, basis: Basis = Basis.ESTIMATED) -> list[Genome]:
+def searched(
+    store: Store, problem: str, count: int = 6, basis: Basis = Basis.ESTIMATED
+) -> tuple[Genome, ...]:
     """A search that found each genome faster than the one before; the second failed."""
-    wanted, genomes = plan(problem=problem), drawn(plan(problem=problem), count)
+    wanted, genomes = plan(problem=problem), drawn(problem, count)
     key = RunKey(wanted.key.problem, "l4", basis, "uniform", len(store.runs()))
     run = store.begin(key, gpu_hash=wanted.gpu.hash, budget=count, argv=[], environment={})
     for at, genome in enumerate(genomes):
@@ -138,6 +143,7 @@ def searched_by_command(db: Path, budget: int, *options: str) -> tuple[list[Prop
         return [proposal for proposal, _ in store.history(run)], done.stderr
 
 
+@pytest.mark.slow
 def test_the_command_starts_from_near_searches_and_goes_on_with_the_same_ones(tmp_path) -> None:
     db = tmp_path / "a.db"
     with open_store(str(db)) as store:
@@ -153,6 +159,8 @@ def test_the_command_starts_from_near_searches_and_goes_on_with_the_same_ones(tm
     assert continued == [*begun, Proposal(genomes[4], "seed")]
 
 
+@pytest.mark.slow
+@pytest.mark.full
 def test_the_command_learns_nothing_with_no_transfer(tmp_path) -> None:
     db = tmp_path / "a.db"
     with open_store(str(db)) as store:

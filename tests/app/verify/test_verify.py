@@ -108,6 +108,7 @@ def judged(claim, evaluation, how=How.MEASURED, **given):
 # ---- claims that are run
 
 
+@pytest.mark.slow
 def test_a_row_of_the_leaderboard_that_is_true_is_confirmed(row, written, verified) -> None:
     code, told = verified(written({"leaderboard": [row]}))
 
@@ -378,6 +379,26 @@ def test_what_is_not_there_is_refused_with_what_can_be_given(what, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError):
         claimed(str(tmp_path) if what == "/dev" else what, str(tmp_path / "none.db"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (
+            {"problem": "mission,causal"},
+            f"is a claim for {MISSION}, not for {MISSION},causal: leave --problem out",
+        ),
+        ({"problem": "mission", "gpu": "h200"}, "is a claim for l4, not for h200: leave --gpu out"),
+    ],
+)
+@pytest.mark.parametrize("name", ["kernel.cu", "claim.json"])
+def test_what_a_claim_is_not_for_is_not_confirmed(
+    name, asked, says, evaluation, record, written, database
+) -> None:
+    file = written(export_kernel(evaluation.genome, MISSION, L4) if name == "kernel.cu" else record, name)
+    with pytest.raises(UsageError, match=re.escape(says)):
+        claimed(file, database, **asked)
+    assert claimed(file, database, problem="mission", gpu="l4").genome_id == evaluation.genome.id
 
 
 def test_a_cu_file_without_a_banner_claims_nothing(written, database) -> None:

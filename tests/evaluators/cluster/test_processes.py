@@ -9,6 +9,7 @@ import time
 from concurrent.futures import CancelledError
 from pathlib import Path
 
+import distributed
 import pytest
 from cluster_parts import Parts, kill, started
 from waiting import LIMIT_S, is_alive, until
@@ -238,6 +239,17 @@ def test_a_worker_with_other_code_gets_nothing_to_do_and_the_search_says_why(clu
         answer = ClusterCores(connection).processes().submit(divmod, 7, 2, timeout_s=LIMIT_S)
         until(lambda: "waiting for a worker" in caplog.text, what="it is said")
         assert f"those that are there have {mine}, this search evoflash 9, NVRTC 1, code 0" in caplog.text
+        assert not answer.done()
+
+
+def test_of_workers_that_dask_started_itself_the_search_says_that_they_run_no_kernels(caplog, monkeypatch):
+    monkeypatch.setattr(connections, "_SAID_AFTER_S", 0.0)
+    alone = {"n_workers": 1, "processes": False, "protocol": "tcp://", "dashboard_address": None}
+    with distributed.LocalCluster(**alone) as dasks, connect(Address(dasks.scheduler_address)) as connection:
+        answer = ClusterCores(connection).processes().submit(divmod, 7, 2, timeout_s=LIMIT_S)
+        until(lambda: "waiting for a worker" in caplog.text, what="it is said")
+        assert "(those that are there are Dask's own, which run no kernels)" in caplog.text
+        assert f"`evoflash worker --scheduler {dasks.scheduler_address}`" in caplog.text
         assert not answer.done()
 
 

@@ -75,7 +75,9 @@ def in_processes(function, tasks=None):
     return run_once
 
 
+@pytest.mark.slow
 @table_of_cases()
+@pytest.mark.sample(1)
 def test_a_baseline_that_ends_its_process_costs_itself(name, reason, caplog):
     ending = rounds(task_of("sdpa_flash", name, "sdpa_math"), in_processes(finals))
     assert ending.value is not None

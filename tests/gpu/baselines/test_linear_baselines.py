@@ -37,10 +37,13 @@ def torch():
     return pytest.importorskip("torch", reason="needs torch: pip install 'evoflash[baselines]'")
 
 
-@pytest.mark.parametrize("weights", ["bf16", "fp8b128", "fp8t"])
+KINDS = [("bf16", "bf16"), ("fp8b128", "bf16"), ("fp8t", "bf16"), ("fp8b128", "e4m3")]
+
+
+@pytest.mark.parametrize(("weights", "x"), KINDS)
 @pytest.mark.parametrize("bias", [False, True])
-def test_what_pytorch_gives_is_right(torch, weights, bias):
-    workload = LinearWorkload(4, 200, 384, weights, bias=bias)
+def test_what_pytorch_gives_is_right(torch, weights, x, bias):
+    workload = LinearWorkload(5, 200, 400 if weights == "fp8b128" else 384, weights, bias=bias, x=x)
     inputs = draw("normal", workload, seed=1)
     tensors = [_tensor(torch, x) for x in inputs.tensors.values()]
     (called,) = pytorch.calls("cublaslt", bench_of(workload))
@@ -51,9 +54,9 @@ def test_what_pytorch_gives_is_right(torch, weights, bias):
     assert np.linalg.norm(out - right) < max(3e-3, called.rel_l2) * np.linalg.norm(right)
 
 
-@pytest.mark.parametrize("weights", ["bf16", "fp8b128", "fp8t"])
-def test_what_is_rounded_to_8_bits_is_as_far_off_as_is_allowed_for(torch, weights):
-    workload = LinearWorkload(4, 256, 384, weights)
+@pytest.mark.parametrize(("weights", "x"), KINDS)
+def test_what_is_rounded_to_8_bits_is_as_far_off_as_is_allowed_for(torch, weights, x):
+    workload = LinearWorkload(4, 256, 384, weights, x=x)
     inputs = draw("normal", workload, seed=1)
     (called,) = pytorch.calls("scaled_mm", bench_of(workload))
 
@@ -75,6 +78,7 @@ def _tensor(torch, x):
     [
         ("flashinfer_block", LinearWorkload(4, 256, 384), "use dtype=fp8b128"),
         ("flashinfer_block", LinearWorkload(4, 256, 384, "fp8b128", bias=True), "adds nothing"),
+        ("flashinfer_block", LinearWorkload(4, 256, 384, "fp8b128", x="e4m3"), "flashinfer_block_fp8x"),
         ("scaled_mm", LinearWorkload(4, 256, 384, "fp8t", bias=True), "adds nothing"),
         ("cublaslt", LinearWorkload(4, 256, 384, residual=True), "adds nothing"),
     ],
@@ -101,3 +105,23 @@ def test_flashinfer_is_handed_x_as_vllm_does(monkeypatch):
     called.attend("x", "w", "scale")
 
     assert asked == [(("x", "w"), {"weight_scale": "scale"})]
+
+
+@pytest.mark.parametrize("rows", [1, 5, 8])
+def test_flashinfer_is_handed_scales_of_x_as_its_kernels_read_them(torch, monkeypatch, rows):
+    """As fp8_blockscale_gemm_kernel.cuh writes them: scales[block * round_up(rows, 4) + row]."""
+    monkeypatch.setattr(
+        flashinfer, "import_library", lambda *_: types.SimpleNamespace(fp8_blockscale_gemm_sm90=None)
+    )
+    for x in ("bf16", "e4m3"):
+        workload = LinearWorkload(rows, 256, 384, "fp8b128", x=x)
+        inputs = draw("normal", workload, seed=1)
+        (called,) = flashinfer.calls("flashinfer_block_fp8x", bench_of(workload))
+        codes, scales, w, _ = called.together(*(_tensor(torch, tensor) for tensor in inputs.tensors.values()))
+        flat, lead = scales.flatten(), -(-rows // 4) * 4
+        each = torch.stack([flat[block * lead : block * lead + rows] for block in range(3)], dim=1)
+        given = codes.float() * each.repeat_interleave(128, dim=1)
+        right = expect(workload, inputs, where=every_row(workload)).rows["Y"].right[0]
+        numbers = w.float().numpy() * inputs.w_scale.repeat(128, 0).repeat(128, 1)
+        off = np.linalg.norm(given.numpy() @ numbers.T - right) / np.linalg.norm(right)
+        assert off < (called.rel_l2 if x == "bf16" else 1e-5)

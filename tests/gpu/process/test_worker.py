@@ -339,6 +339,7 @@ def pair_of(worker):
     return [each.result(timeout=LIMIT_S).reason for each in both]
 
 
+@pytest.mark.slow
 def test_once_a_kernel_is_proven_two_processes_share_the_gpu_until_the_finals(tmp_path):
     with sharing(tmp_path) as worker:
         assert outcome_of(worker, "good", timed=True).status is Status.CORRECT

@@ -29,6 +29,7 @@ from evoflash.gpu.timing.protocols import (
     launches_of,
     median_error,
     protocols_of,
+    rounds_synced,
     sets_of,
 )
 from evoflash.operations.attention.workload import NAMED
@@ -175,6 +176,17 @@ def test_of_several_clock_readings_the_range_is_kept_with_every_reason():
 def test_work_that_goes_on_after_the_timed_end_is_an_error_that_says_so():
     assert unfinished_work(timing(5.0), 6.2) == ""
     assert "after the end" in unfinished_work(timing(5.0), 8.0)
+
+
+@pytest.mark.parametrize("one_us", [1.5, 9.2, 80.0])
+def test_a_library_of_short_launches_is_not_held_to_leave_work_by_the_hosts_latency(one_us):
+    """torch's replay and the wait take 0.12 ms, which are half of what 24 launches of 9 us are timed at."""
+    latency_us, launches = 120.0, 24
+    made = launches * rounds_synced(launches * one_us)
+
+    assert made % launches == 0
+    assert unfinished_work(timing(one_us), one_us + latency_us / made) == ""
+    assert unfinished_work(timing(one_us), 1.6 * one_us + latency_us / made) != ""
 
 
 def test_finals_time_short_workloads_call_by_call_too_and_long_ones_not():

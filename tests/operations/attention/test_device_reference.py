@@ -43,6 +43,7 @@ def asked(workload, trial):
     ],
     ids=str,
 )
+@pytest.mark.sample(6)
 def test_it_gives_what_the_host_gives(workload, name):
     trial = draw(name, workload, seed=3)
     expected = expect(workload, trial, where=every_row(workload))

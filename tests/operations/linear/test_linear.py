@@ -12,8 +12,9 @@ from evoflash.operation import Output, operation_of
 from evoflash.operations.expectations import every_row
 from evoflash.operations.linear import e4m3
 from evoflash.operations.linear.inputs import ALL, draw, timed_inputs
-from evoflash.operations.linear.reference import expect, values
+from evoflash.operations.linear.reference import expect, numbers_of
 from evoflash.operations.linear.workload import (
+    ACTIVATIONS,
     BLOCK,
     NAMED,
     ROW_CLASSES,
@@ -27,12 +28,21 @@ from evoflash.problem import parse_problem
 from evoflash.validation.plan import check_correctness
 
 SMALL = LinearWorkload(5, 264, 656, "fp8b128")
+KINDS = [*({"weights": weights} for weights in WEIGHTS), {"weights": "fp8b128", "x": "e4m3"}]
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(kind.values()))
 
 
 # ---- texts
 
 
-@pytest.mark.parametrize("text", ["m=16,n=6144,k=4096,dtype=bf16", "m=1,n=1280,k=8192,dtype=fp8b128,bias"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m=16,n=6144,k=4096,dtype=bf16",
+        "m=1,n=1280,k=8192,dtype=fp8b128,bias",
+        "m=9,n=1280,k=8192,dtype=fp8b128,x=e4m3,residual",
+    ],
+)
 def test_a_problem_is_read_back_from_its_own_text(text):
     problem = parse_problem(f"linear:{text}")
 
@@ -62,9 +72,9 @@ def test_a_kernel_is_compiled_for_a_class_of_rows():
 
 
 def test_bytes_are_those_of_the_tensors():
-    for weights in WEIGHTS:
+    for kind in KINDS:
         for added in ({}, {"bias": True}, {"residual": True}):
-            workload = LinearWorkload(3, 200, 144, weights, **added)
+            workload = LinearWorkload(3, 200, 144, **kind, **added)
             tensors = operation_of(workload).tensors(workload)
             assert workload.bytes_moved == sum(spec.size_bytes for spec in tensors)
 
@@ -119,7 +129,7 @@ def test_what_lies_between_goes_to_the_nearest_and_a_tie_to_the_even_code():
 
 def linear(inputs, *, workload=SMALL, fault=""):
     """y in fp32 with a fault, block of k after block of k."""
-    x, w = decode(inputs.x, "bf16"), values(inputs.w, workload)
+    x, w = numbers_of(inputs.x, workload.x), numbers_of(inputs.w, workload.weights)
     scale = np.ones((1, 1), np.float32) if inputs.w_scale is None else inputs.w_scale
     blocks = -(-workload.n // BLOCK), -(-workload.k // BLOCK)
     scale = np.broadcast_to(scale, blocks).copy()
@@ -131,6 +141,10 @@ def linear(inputs, *, workload=SMALL, fault=""):
     for block in range(blocks[1] - (fault == "K tail dropped")):
         of_k = slice(block * BLOCK, (block + 1) * BLOCK)
         factor = np.repeat(scale[:, block], BLOCK)[: workload.n]
+        if inputs.x_scale is not None:
+            at = block - (fault == "x's scale of the block before")
+            rows = np.arange(workload.m) - (fault == "x's scale of the row before")
+            factor = factor * inputs.x_scale[max(at, 0), np.maximum(rows, 0), None]
         if fault != "block skipped" or block != 2:
             y += x[:, of_k] @ w[:, of_k].T * factor
     if fault == "one column of k skipped":
@@ -154,10 +168,10 @@ def linear(inputs, *, workload=SMALL, fault=""):
     return Output({"Y": encode(y, "bf16")})
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
+@each_kind
 @pytest.mark.parametrize("added", [{}, {"bias": True, "residual": True}], ids=["plain", "added"])
-def test_a_right_kernel_passes(weights, added):
-    workload = replace(SMALL, weights=weights, **added)
+def test_a_right_kernel_passes(kind, added):
+    workload = replace(SMALL, **kind, **added)
 
     verdict = check_correctness(lambda inputs: linear(inputs, workload=workload), workload, seed=2)
 
@@ -166,8 +180,8 @@ def test_a_right_kernel_passes(weights, added):
 
 
 @table_of_cases()
-def test_a_wrong_kernel_is_found(fault, weights, bias):
-    workload = replace(SMALL, weights=weights or "fp8b128", bias=bool(bias))
+def test_a_wrong_kernel_is_found(fault, weights, bias, x):
+    workload = replace(SMALL, weights=weights or "fp8b128", bias=bool(bias), x=x or "bf16")
 
     def wrong(inputs):
         return linear(inputs, workload=workload, fault=fault)
@@ -177,14 +191,19 @@ def test_a_wrong_kernel_is_found(fault, weights, bias):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_reference_is_the_sum_of_products_of_what_is_given(name):
-    workload = replace(SMALL, bias=True, residual=True)
+@pytest.mark.parametrize("x", ACTIVATIONS)
+@pytest.mark.cover
+def test_the_reference_is_the_sum_of_products_of_what_is_given(name, x):
+    workload = replace(SMALL, bias=True, residual=True, x=x)
     inputs = draw(name, workload, seed=3)
     found = expect(workload, inputs, where=every_row(workload)).rows["Y"]
 
     scale = np.repeat(np.repeat(inputs.w_scale, BLOCK, 0)[: workload.n], BLOCK, 1)[:, : workload.k]
     w = e4m3.decode(inputs.w).astype(np.float64) * scale
-    right = decode(inputs.x, "bf16").astype(np.float64) @ w.T
+    given = numbers_of(inputs.x, x).astype(np.float64)
+    if x == "e4m3":
+        given *= np.repeat(inputs.x_scale.T, BLOCK, 1)[: workload.m, : workload.k]
+    right = given @ w.T
     right += decode(inputs.bias, "bf16") + decode(inputs.residual, "bf16").astype(np.float64)
 
     assert np.allclose(found.right[0], right, rtol=1e-9, atol=1e-9 * np.abs(right).max())
@@ -198,9 +217,9 @@ def test_no_weight_is_a_nan_and_every_input_differs():
     assert len({inputs.x.tobytes() + inputs.w.tobytes() for inputs in drawn.values()}) == len(ALL)
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
-def test_every_eighth_column_of_y_is_what_rounding_leaves(weights):
-    workload = LinearWorkload(4, 264, 1168, weights)
+@each_kind
+def test_every_eighth_column_of_y_is_what_rounding_leaves(kind):
+    workload = LinearWorkload(4, 264, 1168, **kind)
     inputs = draw("normal", workload, seed=1)
     found = expect(workload, inputs, where=every_row(workload)).rows["Y"]
     left = found.honest[0][:, 5::8]
@@ -222,17 +241,39 @@ def _pairs(x, axis):
     return np.take(x, range(x.shape[axis] - 1), axis), np.take(x, range(1, x.shape[axis]), axis)
 
 
-def test_sets_of_timed_inputs_differ_and_are_of_the_workloads_shapes():
-    sets = timed_inputs(replace(SMALL, bias=True), sets=3, rng=np.random.default_rng(1))
+def test_scales_of_x_lie_as_libraries_want_them():
+    """Those of a block side by side, a multiple of 16 bytes of them: DeepGEMM's and FlashInfer's layout."""
+    workload = replace(SMALL, x="e4m3")
+    inputs = draw("normal", workload, seed=1)
+
+    assert inputs.x_scale.shape == (6, 8)
+    assert np.isnan(inputs.x_scale[:, 5:]).all()
+    blocks = np.abs(e4m3.decode(inputs.x))[:, :640].reshape(5, 5, BLOCK)
+    assert (blocks.max(axis=2) > e4m3.LARGEST / 2).all()  # each block's codes are used to the end
+    assert len(np.unique(inputs.x_scale[:, :5])) > 1
+
+
+@pytest.mark.parametrize("x", ACTIVATIONS)
+def test_sets_of_timed_inputs_differ_and_are_of_the_workloads_shapes(x):
+    workload = replace(SMALL, bias=True, x=x)
+    sets = timed_inputs(workload, sets=3, rng=np.random.default_rng(1))
 
     assert len({inputs.w.tobytes() for inputs in sets}) == 3
     for inputs in sets:
-        shapes = {spec.name: spec.shape for spec in operation_of(SMALL).tensors(replace(SMALL, bias=True))}
+        assert x == "bf16" or np.isfinite(inputs.x_scale[:, : workload.m]).all()
+        shapes = {spec.name: spec.shape for spec in operation_of(SMALL).tensors(workload)}
         assert {name: x.shape for name, x in inputs.tensors.items()}.items() <= shapes.items()
 
 
+EIGHT_BITS = LinearKey("fp8b128", 32, "sm_90a", x="e4m3")
+
+
 def test_shapes_to_check_on_are_of_the_key_and_of_whole_vectors():
-    for key in (LinearKey("fp8b128", 8, "sm_90a"), LinearKey("bf16", 64, "sm_90a", residual=True)):
+    for key in (
+        LinearKey("fp8b128", 8, "sm_90a"),
+        LinearKey("bf16", 64, "sm_90a", residual=True),
+        EIGHT_BITS,
+    ):
         operation = operation_of(key)
         for workload in (*operation.check_workloads([key]), *operation.hidden_workloads([key], seed=3)):
             assert workload.compile_key("sm_90a") == key

@@ -47,8 +47,9 @@ def test_no_snippet_is_without_an_entry():
     assert set(snippets.templates()) <= {entry.name for entry in primitives()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", named("sm_90a", SAMPLE))
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_the_emulator_reports_nothing_and_numpy_agrees(name):
     module = worker.modules("sm_90a")[name]
     library = gxx.build(module.source, name="conformance")

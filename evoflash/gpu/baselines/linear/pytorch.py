@@ -1,16 +1,20 @@
 """PyTorch's linear layers on cuBLASLt: in BF16, and in 8 bits with one scale for x and one for W.
 
-`cublaslt` is torch.nn.functional.linear. Where the workload's W has 8 bits it is made BF16 beforehand,
-untimed: what a program without 8-bit kernels does, which reads twice the bytes. `scaled_mm` is
-torch._scaled_mm: x is rounded to 8 bits beforehand, untimed, and W is given new codes where its scales are of
-blocks.
+`cublaslt` is torch.nn.functional.linear. What of the workload has 8 bits is made BF16 beforehand, untimed:
+what a program without 8-bit kernels does, which reads twice the bytes. `scaled_mm` is torch._scaled_mm: x is
+rounded to 8 bits beforehand, untimed, and W is given new codes where its scales are of blocks.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from evoflash.gpu.baselines.contender import LibraryCall, torch
-from evoflash.gpu.baselines.linear import OFF_BY_8_BITS, OFF_BY_8_BITS_TWICE, linear_on
+from evoflash.gpu.baselines.linear import (
+    OFF_BY_8_BITS,
+    OFF_BY_8_BITS_TWICE,
+    linear_on,
+    numbers_of_x,
+)
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.linear.e4m3 import LARGEST
 from evoflash.operations.linear.workload import BLOCK, LinearWorkload
@@ -31,11 +35,12 @@ def _plain(library: Any, workload: LinearWorkload) -> LibraryCall:
         return library.nn.functional.linear(x, w, *bias)
 
     def together(x: Any, w: Any, *others: Any) -> tuple[Any, ...]:
-        """x, W in BF16, and the bias where there is one."""
+        """x and W in BF16, and the bias where there is one."""
         if workload.weights != "bf16":
-            scale, *others = others  # type: ignore[assignment]
-            w = _numbers(w, scale, workload).to(library.bfloat16)
-        return (x, w, *(bias.reshape(-1) for bias in others))
+            w = _numbers(w, others[0], workload).to(library.bfloat16)
+        if workload.x != "bf16":
+            x = numbers_of_x(x, others, workload).to(library.bfloat16)
+        return (x, w, *(bias.reshape(-1) for bias in others[-1:] if workload.bias))
 
     made = "as given" if workload.weights == "bf16" else "made BF16, untimed"
     # W's numbers times their scales are rounded once more there.
@@ -56,7 +61,7 @@ def _scaled_product(library: Any, workload: LinearWorkload) -> LibraryCall:
 
     def together(x: Any, w: Any, *scale: Any) -> tuple[Any, ...]:
         """x and W in 8 bits, each with one scale."""
-        x_codes, x_scale = _in_8_bits(library, x.float())
+        x_codes, x_scale = _in_8_bits(library, numbers_of_x(x, scale, workload))
         if workload.weights == "fp8t":
             return x_codes, w, x_scale, scale[0].reshape(1, 1)
         w_codes, w_scale = _in_8_bits(library, _numbers(w, scale[0], workload) if scale else w.float())

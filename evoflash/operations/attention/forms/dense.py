@@ -6,7 +6,7 @@ tensors have is read from runtime/attention_dense.py, which goes with exported f
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from evoflash.launch import TensorMapSpec
 from evoflash.numerics import Bits, decode, encode
 from evoflash.operation import LaunchForm, Output, Role, TensorSpec
+from evoflash.operations.attention import doors
 from evoflash.operations.attention.workload import AttentionWorkload
+from evoflash.operations.call_form import CallError, CallStruct, Parameter, StructField, scalars, taken
 from evoflash.paths import TEMPLATES
 from evoflash.runtime import attention_dense as runtime
 from evoflash.runtime.description import stride_name
 
 Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimension is contiguous
 
-INTERFACE = TEMPLATES / "lib" / "interface.h.j2"
+INTERFACE = TEMPLATES / "lib" / "interface_dense.h.j2"
 LAUNCHER = TEMPLATES / "lib" / "launcher_dense.cu.j2"
 _MARKS = ("b", "h", "row", "col")
 _AXES = ("batch", "heads", "rows", "columns")
@@ -36,25 +38,6 @@ _STRIDED: Mapping[str, tuple[tuple[int, ...], int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of a kernel, and what an exported launcher, in C++, passes for it."""
-
-    name: str  # as kernels call it
-    type: type[np.generic]
-    source: str  # of `args` (FIELDS) or of the strides that were read from it
-
-
-@dataclass(frozen=True, slots=True)
-class AbiField:
-    """One field of the C struct that an exported launcher takes, or an array of `count`."""
-
-    name: str
-    type: str  # of C
-    about: str
-    count: int = 1
-
-
 TENSORS: Mapping[str, Mapping[str, str]] = {name.upper(): axes for name, axes in runtime.TENSORS.items()}
 # In launch order, after the tensor maps; a kernel without global scratch has no workspace.
 PARAMETERS = (
@@ -62,57 +45,43 @@ PARAMETERS = (
     Parameter("LSE", np.uint64, "args.lse"),
     *(Parameter(name, np.int32, f"args.{name}") for name in ("seq_q", "seq_kv", "heads", "kv_heads")),
     *(
-        Parameter(f"{name.lower()}_{axis}", np.int64, f"{name.lower()}.{axis}")
-        for name, axes in TENSORS.items()
+        Parameter(f"{name}_{axis}", np.int64, f"{name}.{axis}", stride_name(name, axis))
+        for name, axes in runtime.TENSORS.items()
         for axis in axes
     ),
     Parameter("scale", np.float32, "scale_of(args)"),
     Parameter("workspace", np.uint64, "Scratch{args.workspace}"),
 )
 
-# The struct of version 1. Fields stand where their alignment wants them, so that there is no padding.
-VERSION = 1
 FIELDS = (
-    AbiField("size", "uint32_t", "sizeof(evoflash_attention_args) of the caller"),
-    AbiField("version", "uint32_t", "EVOFLASH_ATTENTION_VERSION of the caller"),
-    AbiField("q", "const void*", "(batch, heads, seq_q, head_dim), on the device as all tensors"),
-    AbiField("k", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
-    AbiField("v", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
-    AbiField("o", "void*", "the output, (batch, heads, seq_q, head_dim)"),
-    AbiField("lse", "float*", "dense (batch, heads, seq_q), natural logarithm; null: not wanted"),
+    StructField("size", "uint32_t", "sizeof(evoflash_attention_args) of the caller"),
+    StructField("version", "uint32_t", "EVOFLASH_ATTENTION_VERSION of the caller"),
+    StructField("q", "const void*", "(batch, heads, seq_q, head_dim), on the device as all tensors"),
+    StructField("k", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
+    StructField("v", "const void*", "(batch, kv_heads, seq_kv, head_dim)"),
+    StructField("o", "void*", "the output, (batch, heads, seq_q, head_dim)"),
+    StructField("lse", "float*", "dense (batch, heads, seq_q), natural logarithm; null: not wanted"),
     *(
-        AbiField(f"{name.lower()}_strides", "int64_t", "of batch, head, row; in elements", 3)
+        StructField(f"{name.lower()}_strides", "int64_t", "of batch, head, row; in elements", 3)
         for name in TENSORS
     ),
-    AbiField("batch", "int32_t", ""),
-    AbiField("heads", "int32_t", "of q and o"),
-    AbiField("kv_heads", "int32_t", "of k and v"),
-    AbiField("seq_q", "int32_t", "rows of q and o"),
-    AbiField("seq_kv", "int32_t", "rows of k and v"),
-    AbiField("head_dim", "int32_t", ""),
-    AbiField("dtype", "uint32_t", "of q, k, v, o: EVOFLASH_FP16 or EVOFLASH_BF16"),
-    AbiField("mask", "uint32_t", "EVOFLASH_MASK_NONE or EVOFLASH_MASK_CAUSAL"),
-    AbiField("scale", "float", "of the scores, above 0; 0: 1/sqrt(head_dim)"),
-    AbiField("flags", "uint32_t", "0"),
-    AbiField("workspace", "void*", "on the device; zero its bytes once, before the first call"),
-    AbiField("workspace_bytes", "uint64_t", "how large it is"),
-    AbiField("reserved_pointers", "const void*", "null: room for lengths, page tables, scales", 8),
-    AbiField("reserved_values", "int64_t", "0: room for what belongs to those", 8),
+    StructField("batch", "int32_t", ""),
+    StructField("heads", "int32_t", "of q and o"),
+    StructField("kv_heads", "int32_t", "of k and v"),
+    StructField("seq_q", "int32_t", "rows of q and o"),
+    StructField("seq_kv", "int32_t", "rows of k and v"),
+    StructField("head_dim", "int32_t", ""),
+    StructField("dtype", "uint32_t", "of q, k, v, o: EVOFLASH_FP16 or EVOFLASH_BF16"),
+    StructField("mask", "uint32_t", "EVOFLASH_MASK_NONE or EVOFLASH_MASK_CAUSAL"),
+    StructField("scale", "float", "of the scores, above 0; 0: 1/sqrt(head_dim)"),
+    StructField("flags", "uint32_t", "0"),
+    StructField("workspace", "void*", "on the device; zero its bytes once, before the first call"),
+    StructField("workspace_bytes", "uint64_t", "how large it is"),
+    StructField("reserved_pointers", "const void*", "null: room for lengths, page tables, scales", 8),
+    StructField("reserved_values", "int64_t", "0: room for what belongs to those", 8),
 )
 DTYPE_CODES: Mapping[str, int] = {"fp16": 1, "bf16": 2}
 MASK_CODES: Mapping[str, int] = {"none": 0, "causal": 1}  # causal: query i sees keys j <= i + seq_kv - seq_q
-
-
-@dataclass(frozen=True, slots=True)
-class CallError:
-    """Why a launcher refuses a call: a negative number; a positive one is a cudaError_t."""
-
-    code: int
-    name: str
-    says: str
-    compiled: str = ""  # what of the compile key it was compared with, by name
-
-
 ERRORS = (
     CallError(-1, "BAD_VERSION", "size or version is not what evoflash_attention_args_init() sets"),
     CallError(-2, "RESERVED", "flags, a reserved field or a byte beyond this version's struct is not 0"),
@@ -129,6 +98,7 @@ ERRORS = (
     CallError(-13, "BAD_GRID", "more blocks than a grid can have: use fewer heads or batch elements"),
     CallError(-14, "NO_TENSOR_MAP", "the driver has no tensor map for these tensors"),
 )
+STRUCT = CallStruct("evoflash_attention", "EVOFLASH", FIELDS, ERRORS)
 
 
 def tensors(workload: AttentionWorkload) -> tuple[TensorSpec, ...]:
@@ -212,9 +182,7 @@ def arguments(
     flat = [stride for tensor in strides or dense_strides(workload) for stride in tensor]
     integers = (workload.seq_q, workload.seq_kv, workload.heads, workload.kv_heads)
     factor = scale(workload) if softmax_scale is None else softmax_scale
-    values = (*pointers, *integers, *flat, factor, *([workspace] if workspace else []))
-    taken = PARAMETERS if workspace else PARAMETERS[:-1]
-    return tuple(each.type(value) for each, value in zip(taken, values, strict=True))
+    return scalars(PARAMETERS, (*pointers, *integers, *flat, factor), workspace=workspace)
 
 
 # ---- exports
@@ -222,13 +190,7 @@ def arguments(
 
 def interface_names() -> dict[str, Any]:
     """What the C declarations are made of: the struct, its codes and the errors."""
-    return {
-        "version": VERSION,
-        "fields": FIELDS,
-        "dtypes": DTYPE_CODES,
-        "masks": MASK_CODES,
-        "errors": ERRORS,
-    }
+    return {**STRUCT.names(), "dtypes": DTYPE_CODES, "masks": MASK_CODES}
 
 
 def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
@@ -257,17 +219,9 @@ def _map_in_words(given: TensorMapSpec) -> dict[str, str]:
     }
 
 
-_KINDS = {np.uint64: "pointer", np.int32: "int32", np.int64: "int64", np.float32: "float32"}
-
-
 def launch_arguments(*, has_workspace: bool) -> list[str]:
     """Kind and name of each argument, in the words of launch.json: "q_batch" is "q_stride_batch" there."""
-    taken = PARAMETERS if has_workspace else PARAMETERS[:-1]
-    return [f"{_KINDS[each.type]} {_launch_name(each)}" for each in taken]
-
-
-def _launch_name(given: Parameter) -> str:
-    return stride_name(*given.name.split("_")) if given.type is np.int64 else given.name.lower()
+    return [each.in_launch for each in taken(PARAMETERS, has_workspace=has_workspace)]
 
 
 def contract(workload: AttentionWorkload) -> dict[str, Any]:
@@ -283,4 +237,13 @@ def contract(workload: AttentionWorkload) -> dict[str, Any]:
     }
 
 
-LAUNCH_FORM = LaunchForm(runtime.DENSE.name, runtime.SIZES, launch_arguments, contract)
+LAUNCH_FORM = LaunchForm(
+    runtime.DENSE.name,
+    runtime.SIZES,
+    launch_arguments,
+    contract,
+    doors.computes,
+    function="attention",
+    doors=doors.DOORS,
+    solution=doors.SOLUTION,
+)

@@ -1,0 +1,51 @@
+"""Paged attention as the rest of evoflash knows it: one record of what the files of this folder do."""
+
+from evoflash.operation import Operation
+from evoflash.operations.paged import check_shapes, form, inputs
+from evoflash.operations.paged.loop import consumers, exponentials, work
+from evoflash.operations.paged.preflight_runs import drawn_runs, preflight_runs
+from evoflash.operations.paged.reference import expect, sample
+from evoflash.operations.paged.relations import moves_pages, relations
+from evoflash.operations.paged.thresholds import thresholds
+from evoflash.operations.paged.workload import PagedKey, PagedWorkload, distance, fitting, parse_workload
+
+_PROBLEM_HELP = """\
+Attention of 1 to 16 query rows on keys in pages, as engines serve: b=8,h=32,hkv=8,sq=1,skv=4096,d=128,page=16
+  page=            keys of a page; skv= is the longest sequence's keys
+  lengths=         of each: 4096/15x64, or prod, even, halves, one_long, skewed, padded, which end with skv
+  window= softcap= sink     keys that a query sees; a cap of the scores; a logit of each head without a value
+  ragged invariant          1 to sq query rows each; a sequence gives the same bits in any batch
+For example: serving_llama8b_b1_8k   serving_gpt_oss_b32_8k,window=128   serving_tp8_skewed,dtype=fp16"""
+OPERATION = Operation(
+    name="paged_attention",
+    parse=parse_workload,
+    compile_key=PagedKey,
+    probe=PagedWorkload(2, 8, 2, 1, 256, 64, 16),
+    tensors=form.tensors,
+    groups="rows",
+    arguments=form.arguments,
+    rescale=form.rescale,
+    inputs=inputs.NAMES,
+    draw=inputs.draw,
+    timed_inputs=inputs.timed_inputs,
+    sample=sample,
+    expect=expect,
+    relations=relations,
+    thresholds=thresholds,
+    rearranged=moves_pages,
+    further_scratch=form.further_scratch,
+    check_workloads=check_shapes.check_workloads,
+    hidden_workloads=check_shapes.hidden_workloads,
+    preflight_runs=preflight_runs,
+    drawn_runs=drawn_runs,
+    work=work,
+    consumers=consumers,
+    fitting=fitting,
+    distance=distance,
+    exponentials=exponentials,
+    interface=form.INTERFACE,
+    interface_names=form.interface_names,
+    launcher=form.LAUNCHER,
+    launcher_names=form.launcher_names,
+    problem_help=_PROBLEM_HELP,
+)

@@ -1,0 +1,38 @@
+"""Kernels of the linear layer through FlashInfer's own function on the GPU: right, and in CUDA graphs."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+from exported_cases import exported
+from places import ROOT
+
+from evoflash.exports import flashinfer_trace
+from evoflash.specs import load_gpu
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.alone_on_gpu,
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, ("torch", "flashinfer"))), reason="needs PyTorch and FlashInfer"
+    ),
+]
+MOST_ERROR = 3e-3  # against double precision; FlashInfer's own, which rounds x to 8 bits, is off by 2.5e-2
+LIMIT_S = 600  # FlashInfer compiles its own kernel when it is first called
+
+
+def test_an_unmodified_flashinfer_runs_the_kernel_and_it_is_right(spec, tmp_path):
+    if spec.arch != load_gpu("h200").arch:
+        pytest.skip(f"FlashInfer's function is for sm_90a, this is {spec.arch}")
+    folder = tmp_path / "flashinfer-trace"
+    flashinfer_trace.write(exported("rows of W"), folder)
+    words = [sys.executable, "-m", "scripts.peers.through_flashinfer", str(folder), "--rows", "1,2,3,8"]
+
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    assert ended.returncode == 0, ended.stderr
+    found = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    assert [each["m"] for each in found] == [1, 2, 3, 8]
+    assert max(each["ours_rel_l2"] for each in found) < MOST_ERROR
