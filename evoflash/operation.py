@@ -110,7 +110,7 @@ class TensorSpec:
     # has ended may read it at once, and no other input.
     is_constant: bool = False
     # Another order of its axes in memory that kernels must take, with so many elements behind each row (a
-    # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only.
+    # multiple of 8: rows begin at multiples of 16 bytes); empty: dense only. Of rows the columns stay last.
     spread: tuple[int, ...] = ()
     gap: int = 16
 
@@ -349,8 +349,10 @@ class Operation:
     compile_key: Callable[..., CompileKey]  # the class: a dataclass of texts, numbers and truth values
     probe: Workload  # an ordinary small one, with which templates are tried when they are loaded
 
-    # How its problems are written, in lines for people.
+    # How its problems are written, in lines for people; and the one that is meant where a family of it is
+    # named and no problem: empty: the probe.
     problem_help: str = field(default="", kw_only=True)
+    usual_problem: str = field(default="", kw_only=True)
 
     # ---- the call
     tensors: Callable[[Any], tuple[TensorSpec, ...]]  # of a workload: inputs first, then outputs
@@ -448,7 +450,7 @@ def most_workspace_bytes(workload: Workload) -> int:
     return _PARTS * 4 * sum(math.prod(spec.shape) for spec in outputs) + _COUNTERS + further
 
 
-def known() -> tuple[Operation, ...]:
+def all_in_words() -> tuple[Operation, ...]:
     """All that say how their problems are written, the default one first."""
     names = sorted(_modules(), key=lambda name: (name != DEFAULT, name))
     return tuple(operation for operation in map(load, names) if operation.problem_help)

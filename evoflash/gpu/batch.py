@@ -34,7 +34,7 @@ from evoflash.gpu.memory import (
     stray_bytes,
     workspace,
 )
-from evoflash.operation import ELEMENT_BYTES, Workload, operation_of
+from evoflash.operation import Workload, operation_of
 from evoflash.validation.plan import CheckLaunch
 
 _ALIGNMENT = 256  # bytes
@@ -127,8 +127,8 @@ class Slab:
             pairs.append(self._pair(at, payload))
             at = payload + layout.size_bytes
             if layout.gap:
-                row = layout.spec.shape[-1] * ELEMENT_BYTES[layout.spec.dtype]
-                pairs.append(self._pair(payload, at, period=layout.row_bytes, ignored=row))
+                ignored = layout.filled_bytes
+                pairs.append(self._pair(payload, at, period=layout.row_bytes, ignored=ignored))
         return [*pairs, self._pair(at, place.end)]
 
     def _pair(self, begin: int, end: int, *, period: int = 0, ignored: int = 0) -> MemoryPair:

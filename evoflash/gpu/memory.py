@@ -39,7 +39,7 @@ class Layout:
     """A tensor's place in memory: the order of its axes, and elements between two rows."""
 
     spec: TensorSpec
-    order: tuple[int, ...]  # of its axes in memory, the columns last
+    order: tuple[int, ...]  # of its axes in memory
     gap: int = 0
 
     @property
@@ -57,13 +57,18 @@ class Layout:
         return tuple(by_place[axis] for axis in range(len(self.order)))
 
     @property
+    def filled_bytes(self) -> int:
+        """Of one row in memory: of the axis that lies innermost."""
+        return self.spec.shape[self.order[-1]] * ELEMENT_BYTES[self.spec.dtype]
+
+    @property
     def row_bytes(self) -> int:
         """Of one row, and of what follows it up to the next."""
-        return (self.spec.shape[-1] + self.gap) * ELEMENT_BYTES[self.spec.dtype]
+        return self.filled_bytes + self.gap * ELEMENT_BYTES[self.spec.dtype]
 
     @property
     def size_bytes(self) -> int:
-        return math.prod(self.spec.shape[:-1]) * self.row_bytes
+        return math.prod(self.spec.shape[axis] for axis in self.order[:-1]) * self.row_bytes
 
     def row_offsets(self) -> NDArray[np.int64]:
         """Where each row begins, in elements; rows counted through in the tensor's own order."""
@@ -71,6 +76,13 @@ class Layout:
         strides = np.array(self.strides[:-1], np.int64)
         offsets: NDArray[np.int64] = (places * strides[:, None]).sum(axis=0, dtype=np.int64)
         return offsets
+
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each element lies, in elements; counted through in the tensor's own order."""
+        places = np.indices(self.spec.shape, dtype=np.int64).reshape(len(self.spec.shape), -1)
+        strides = np.array(self.strides, np.int64)
+        found: NDArray[np.int64] = (places * strides[:, None]).sum(axis=0, dtype=np.int64)
+        return found
 
     def image(self, values: NDArray[Any] | None = None) -> NDArray[np.uint8]:
         """The bytes in memory of a tensor of these values, poison between rows; without values all poison."""
@@ -87,8 +99,7 @@ class Layout:
 
     def between_rows(self, memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The bytes between rows: (rows, bytes)."""
-        row = self.spec.shape[-1] * ELEMENT_BYTES[self.spec.dtype]
-        return memory.reshape(-1, self.row_bytes)[:, row:]
+        return memory.reshape(-1, self.row_bytes)[:, self.filled_bytes :]
 
     def _view(self, memory: NDArray[np.uint8]) -> NDArray[Any]:
         extents = [self.spec.shape[axis] for axis in self.order]

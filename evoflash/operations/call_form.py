@@ -76,7 +76,7 @@ class CallStruct:
         }
 
 
-def taken(parameters: Sequence[Parameter], *, has_workspace: bool) -> Sequence[Parameter]:
+def parameters_of(parameters: Sequence[Parameter], *, has_workspace: bool) -> Sequence[Parameter]:
     """Those that a kernel takes: the last, the workspace, is missing where it has no global scratch."""
     return parameters if has_workspace else parameters[:-1]
 
@@ -86,5 +86,5 @@ def scalars(
 ) -> tuple[np.generic, ...]:
     """NumPy scalars in launch order of the values of all parameters but the workspace, an address or 0."""
     given = (*values, *([workspace] if workspace else []))
-    kept = taken(parameters, has_workspace=bool(workspace))
+    kept = parameters_of(parameters, has_workspace=bool(workspace))
     return tuple(each.type(value) for each, value in zip(kept, given, strict=True))

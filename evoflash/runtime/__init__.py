@@ -15,7 +15,7 @@ part of evoflash or NumPy, and nothing here compiles; CuPy and PyTorch are used 
     linear_rows       The form of a call of the linear layer, y = x W^T: which tensors it takes, row by row,
                       and their launch
     packaged          Reads an exported portfolio
-    paged_adapters    A kernel of paged attention under the argument lists that engines call
+    paged_adapters    A kernel of paged attention under the argument lists of engines
     plan              A kernel planned for one shape and one layout on one device
     torch_call        What calls of one shape share
     torch_doors       The ways by which other programs reach a kernel

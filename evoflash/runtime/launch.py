@@ -4,7 +4,7 @@
     plan = kernel.plan((batch, heads, kv_heads, seq_q, seq_kv), strides, device=0)  # of an attention kernel
     plan.launch(q, k, v, o, lse, workspace, stream)
     plan = kernel.plan((m, n, k), strides, device=0)  # of a kernel of the linear layer
-    plan.launch(x, w, w_scale, residual, y, bias, workspace, stream)
+    plan.launch((x, w, w_scale, residual, y), bias, workspace, stream)
     plan = kernel.plan(shape, strides, device=0, window_left=127)  # of paged attention: attention_paged.py
     plan.launch(addresses, stream)
 
@@ -43,9 +43,8 @@ from .zeros import Zeros
 
 __all__ = ["Kernel", "LaunchError", "Plan", "Refused"]
 
-FORMS: Mapping[str, Form] = {
-    form.name: form for form in (DENSE, ROWS, PAGED)
-}  # the first: of files that name none
+# The first: of files that name none.
+FORMS: Mapping[str, Form] = {form.name: form for form in (DENSE, ROWS, PAGED)}
 _MOST_PLANS = 1024
 _PORTABLE_CLUSTER = 8  # blocks; more have to be asked for
 

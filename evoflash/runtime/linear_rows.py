@@ -114,15 +114,15 @@ def _numbers(given: Sequence[int], count: int, what: str) -> list[int]:
 class RowsPlan(Plan):
     """A plan of this form."""
 
-    def launch(
-        self, x: int, w: int, w_scale: int, residual: int, y: int, bias: int, workspace: int, stream: int
-    ) -> None:
+    def launch(self, tensors: tuple[int, int, int, int, int], bias: int, workspace: int, stream: int) -> None:
         """Enqueues a call on a CUstream of the plan's device; returns before it has run.
 
-        Addresses are of device memory, 0 for what the kernel has not; workspace is that of
+        Addresses are of device memory, 0 for what the kernel has not: of the tensors x, w, w_scale, residual
+        and y, and of a bias; workspace is that of
         `workspace_bytes`, or 0 where that is 0. Refused for an address that no kernel takes, LaunchError
         where the driver refuses the launch.
         """
+        x, w, w_scale, residual, y = tensors
         if (x | w | workspace) & 15 or w_scale & 3 or (bias | residual | y) & 1 or not (x and w and y):
             raise Refused(
                 f"{self._name}: x, w and y are device addresses; x, w and the workspace begin at multiples "
@@ -134,8 +134,8 @@ class RowsPlan(Plan):
             frame = self._frames.pop()  # nobody else's until it is put back: list operations are atomic
         except IndexError:
             frame = Frame(self)
-        _pack_rows(frame.slots, 0, x, w, w_scale, residual, y, bias, workspace)
-        self._send(frame, (x, w, w_scale, residual, y), stream)
+        _pack_rows(frame.slots, 0, *tensors, bias, workspace)
+        self._send(frame, tensors, stream)
 
 
 ROWS = Form("linear", ROW_SIZES, ROW_TENSORS, _OTHER_POINTERS, (), parse_rows_contract, check_rows, RowsPlan)

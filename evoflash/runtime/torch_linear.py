@@ -69,7 +69,7 @@ class Linear:
         the kernels do not compute. Captured calls of one stream share a workspace: graphs that were captured
         on one stream must not run at the same time.
         """
-        if why := self.why_not(x, w, w_scale, bias, residual, out):
+        if why := self.why_not(x, w, w_scale, bias=bias, residual=residual, out=out):
             raise Refused(why)
         if out is not None and any(overlap(out, each) for each in (x, w, w_scale, bias, residual)):
             raise Refused("out overlaps an input in memory: give a tensor of its own.")
@@ -87,6 +87,7 @@ class Linear:
         x: Tensor,
         w: Tensor,
         w_scale: Tensor | None = None,
+        *,
         bias: Tensor | None = None,
         residual: Tensor | None = None,
         out: Tensor | None = None,
@@ -127,16 +128,12 @@ class Linear:
             return f"the tensors are on {places}: move them to one GPU."
         return ""
 
-    def compute(
-        self,
-        x: Tensor,
-        w: Tensor,
-        w_scale: Tensor | None,
-        bias: Tensor | None,
-        residual: Tensor | None,
-        out: Tensor,
-    ) -> None:
-        """Write to `out`, of a call that why_not() has nothing against."""
+    def compute(self, *tensors: Tensor | None) -> None:
+        """Write to the last of (x, w, w_scale, bias, residual, out), of a call that why_not() has nothing
+        against.
+        """
+        x, w, w_scale, bias, residual, out = tensors
+        assert x is not None, "of a call that is one"
         rows = [each if each is None else _as_rows(each) for each in (x, residual, out)]
         given = (rows[0], w, w_scale, rows[1], rows[2])
         key = (
@@ -147,7 +144,7 @@ class Linear:
         if launch is None:
             if len(self._launches) >= _MOST_SHAPES:
                 self._launches.clear()
-            launch = self._launches.setdefault(key, self._launch_of(*given))
+            launch = self._launches.setdefault(key, self._launch_of(given))
         addresses = [0 if each is None else each.data_ptr() for each in given]
         bias_at = 0 if bias is None else bias.data_ptr()
         if x.get_device() == device_now():
@@ -156,10 +153,13 @@ class Linear:
         with torch.cuda.device(x.get_device()):
             launch(addresses, bias_at)
 
-    def _launch_of(
-        self, x: Tensor, w: Tensor, w_scale: Tensor | None, residual: Tensor | None, out: Tensor
-    ) -> Callable[[Sequence[int], int], None]:
-        """What launches calls of these shapes and strides. Refused where none can be."""
+    def _launch_of(self, given: Sequence[Tensor | None]) -> Callable[[Sequence[int], int], None]:
+        """What launches calls of the shapes and strides of (x, w, w_scale, residual, out). Refused where none
+        can be.
+        """
+        x, w, w_scale, residual, out = given
+        assert x is not None
+        assert w is not None
         device = x.get_device()
         kernel = next(each for each in self.kernels if each.contract.most_rows >= x.shape[0])
         flat_scale = w_scale.reshape(1, 1) if w_scale is not None and w_scale.numel() == 1 else w_scale
@@ -172,7 +172,7 @@ class Linear:
         def launch(addresses: Sequence[int], bias: int) -> None:
             stream = stream_of(device)
             workspace = self._workspaces.address(kernel, plan, device, stream)
-            plan.launch(*addresses, bias, workspace, stream)
+            plan.launch(tuple(addresses), bias, workspace, stream)
 
         return launch
 

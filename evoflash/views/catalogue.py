@@ -52,7 +52,7 @@ def print_problems(found: Sequence[NamedProblem], console: Console) -> None:
     ]
     print_table(columns, console)
     print()
-    tell("\n\n".join(operation.problem_help for operation in registry.known()))
+    tell("\n\n".join(operation.problem_help for operation in registry.all_in_words()))
 
 
 def describe_families(found: Sequence[FamilySummary], columns: int, *, explain: bool) -> str:

@@ -14,6 +14,7 @@ KNOWN = {"head_dim": 64}
 PROBLEMS = {
     "attention": ("mission", "b=1,h=10,hkv=2,s=300,d=128,causal,dtype=bf16"),
     "linear": ("linear:8b_o,m=8,dtype=fp8b128", "linear:8b_o,m=1"),
+    "paged_attention": ("serving_llama8b_b1_8k", "serving_gemma3_b16_16k_w1024"),
 }
 
 

@@ -57,7 +57,11 @@ def test_a_child_is_valid_and_none_of_its_parents(operator: Operator, space: Sea
         assert child not in parents
 
 
-PROBLEMS = {"attention": "b=1,h=8,hkv=2,s=512,d=64,causal", "linear": "linear:8b_o,m=4,dtype=fp8b128"}
+PROBLEMS = {
+    "attention": "b=1,h=8,hkv=2,s=512,d=64,causal",
+    "linear": "linear:8b_o,m=4,dtype=fp8b128",
+    "paged_attention": "serving_llama8b_b8_4k",
+}
 
 
 @cache

@@ -37,7 +37,8 @@ def test_the_driver_is_asked_for_what_evoflash_asks_it_for(name, apart, recorder
     workspace = WORKSPACE if launch.workspace_bytes else 0
     recorder.library.recording_clear()
 
-    plan.launch(*(addresses.get(each, 0) for each in ("X", "W", "SW", "R", "Y", "B")), workspace, STREAM)
+    tensors = tuple(addresses.get(each, 0) for each in ("X", "W", "SW", "R", "Y"))
+    plan.launch(tensors, addresses.get("B", 0), workspace, STREAM)
 
     (asked,) = recorder.launches()
     wanted = operation_of(workload).arguments(workload, addresses, strides, workspace=workspace)
@@ -62,5 +63,7 @@ def test_an_address_that_no_kernel_takes_is_refused(changes, recorder):
     plan, _, _ = planned("rows of W and a workspace", recorder)
     usual = {"x": 0x1000, "w": 0x2000, "w_scale": 0, "residual": 0x3000, "y": 0x4000, "bias": 0x5000}
 
+    *tensors, bias, workspace = {**usual, "workspace": 0x6000, **changes}.values()
+
     with pytest.raises(Refused):
-        plan.launch(**{**usual, "workspace": 0x6000, **changes}, stream=0)
+        plan.launch(tuple(tensors), bias, workspace, 0)

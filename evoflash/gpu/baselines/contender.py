@@ -198,18 +198,18 @@ class LibraryContender:
     def _capture(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
         cuda = self._torch.cuda
         external = cuda.ExternalStream(bench.stream.ptr)
-        graph = self._recorded(bench, order)
+        graph = self._capture_graph(bench, order)
 
         def replay() -> None:
             nonlocal graph
             if self._is_stale:
-                graph = self._recorded(bench, order)
+                graph = self._capture_graph(bench, order)
             with cuda.stream(external):
                 graph.replay()
 
         return replay
 
-    def _recorded(self, bench: Bench, order: Sequence[int]) -> Any:
+    def _capture_graph(self, bench: Bench, order: Sequence[int]) -> Any:
         cuda = self._torch.cuda
         graph = cuda.CUDAGraph()
         self.refresh()

@@ -168,12 +168,16 @@ class _PlanOnSlab:
 
     def _expected_numbers(self, check: RightOutput, spec: TensorSpec) -> Numbers:
         right, limits = check.expected.numbers[spec.name], thresholds_of(self.plan.workload)
+        specs = operation_of(self.plan.workload).tensors(self.plan.workload)
+        is_strided = self.plan.launches[check.launch].is_strided
+        layout = layouts_of(specs, is_strided=is_strided)[spec.name]
         return Numbers(
             self.slab.address(check.launch, spec.name),
             self._device(right.right),
             limits.lse_absolute,
             limits.lse_relative,
             limits.honest_factor * right.excused,
+            self._device(layout.offsets()) if is_strided and not layout.is_dense else 0,
         )
 
     def _side(self, launch: int, spec: TensorSpec, rows: Any, other: int | None = None) -> Side:

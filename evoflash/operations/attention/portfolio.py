@@ -38,7 +38,7 @@ def between(first: AttentionWorkload, second: AttentionWorkload, part: float) ->
     )
 
 
-def served(w: AttentionWorkload) -> AttentionWorkload:
+def as_served(w: AttentionWorkload) -> AttentionWorkload:
     """As the dispatcher serves it: a single causal query sees all keys and needs no mask."""
     return replace(w, causal=False) if w.seq_q == 1 and w.causal else w
 
@@ -74,7 +74,7 @@ PORTFOLIO = DispatchForm(
     sizes=sizes,
     ask=ask,
     between=between,
-    served=served,
+    served=as_served,
     part=part,
     why_not=why_not,
     folder=folder,

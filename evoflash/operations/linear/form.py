@@ -11,7 +11,14 @@ import numpy as np
 from evoflash.errors import UsageError
 from evoflash.launch import TensorMapSpec
 from evoflash.operation import LaunchForm, TensorSpec
-from evoflash.operations.call_form import CallError, CallStruct, Parameter, StructField, scalars, taken
+from evoflash.operations.call_form import (
+    CallError,
+    CallStruct,
+    Parameter,
+    StructField,
+    parameters_of,
+    scalars,
+)
 from evoflash.operations.linear import doors
 from evoflash.operations.linear.workload import BLOCK, ROW_CLASSES, X_SCALE_STEP, LinearWorkload
 from evoflash.paths import TEMPLATES
@@ -162,7 +169,7 @@ def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
 
 def launch_arguments(*, has_workspace: bool) -> list[str]:
     """Kind and name of each argument, in the words of launch.json."""
-    return [each.in_launch for each in taken(parameters("bf16"), has_workspace=has_workspace)]
+    return [each.in_launch for each in parameters_of(parameters("bf16"), has_workspace=has_workspace)]
 
 
 def contract(workload: LinearWorkload) -> dict[str, Any]:

@@ -134,12 +134,13 @@ def tensors(workload: PagedWorkload) -> tuple[TensorSpec, ...]:
         found.append(_numbers("QINDPTR", (w.batch + 1,)))
     if w.sink:
         found.append(TensorSpec("SINKS", "input", (w.heads,), ("h",), ("heads",), w.sink))
+    lse = TensorSpec("LSE", "numbers", rows, _ROW_MARKS[:2], _ROW_AXES[:2], "fp32", is_optional=True)
     return (
         *found,
         TensorSpec(
             "O", "rows", (*rows, w.head_dim), _ROW_MARKS, _ROW_AXES, w.dtype, spread=(1, 0, 2), gap=64
         ),
-        TensorSpec("LSE", "numbers", rows, _ROW_MARKS[:2], _ROW_AXES[:2], "fp32", is_optional=True),
+        replace(lse, spread=(1, 0), gap=8),
     )
 
 

@@ -65,7 +65,7 @@ def sequences_of(workload: PagedWorkload, inputs: PagedInputs) -> list[PlacedSeq
 
 
 @dataclass(slots=True)
-class _Drawn:
+class _Draw:
     """What a recipe changes: numbers, and which keys each sequence has where."""
 
     workload: PagedWorkload
@@ -87,7 +87,7 @@ class _Drawn:
         return self.pages[sequence][at // self.workload.page], at % self.workload.page
 
 
-Recipe = Callable[[_Drawn, np.random.Generator], None]
+Recipe = Callable[[_Draw, np.random.Generator], None]
 
 
 # ---- how many keys each sequence has, and where
@@ -145,7 +145,7 @@ def _own_pages(
     return found
 
 
-def _shared_pages(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _share_pages(drawn: _Draw, rng: np.random.Generator) -> None:
     """All sequences begin with the same pages, as with a prompt in common, and one has one page alone, over
     and over.
     """
@@ -166,20 +166,32 @@ def _query_rows(workload: PagedWorkload, rng: np.random.Generator) -> list[int]:
 # ---- numbers
 
 
-def _ordinary(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _ordinary(drawn: _Draw, rng: np.random.Generator) -> None:
     """N(0, 1): the ordinary case, whose errors are pooled."""
+
+
+_MANY = 1 << 24  # numbers: from here on drawing each would take seconds
+_POOL = (1 << 22) + 1237  # no multiple of a page: that the numbers come again makes no two pages the same
+
+
+def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> Single:
+    """N(0, 1); of very many numbers those of a pool, over and over."""
+    size = int(np.prod(shape))
+    if size <= _MANY:
+        return standard_normal(shape, rng)
+    return np.resize(standard_normal((_POOL,), rng), size).reshape(shape)
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Single:
     return rng.choice(np.array([-1, 1], np.float32), shape)
 
 
-def _large_logits(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _large_logits(drawn: _Draw, rng: np.random.Generator) -> None:
     """Scores of +-100: without the maximum subtracted, fp32 exp overflows, in most long rows."""
     drawn.q *= 30
 
 
-def _ramp(drawn: _Drawn, rng: np.random.Generator, *, rises: bool) -> None:
+def _ramp(drawn: _Draw, rng: np.random.Generator, *, rises: bool) -> None:
     """The row's maximum stands in the last tile, or in the first: sums of the others must be rescaled."""
     w, direction = drawn.workload, _signs(rng, (drawn.workload.head_dim,))
     drawn.q /= 4
@@ -193,7 +205,7 @@ def _ramp(drawn: _Drawn, rng: np.random.Generator, *, rises: bool) -> None:
         drawn.k[page, :, slot] += along[:, None, None] * direction
 
 
-def _needles(drawn: _Drawn, rng: np.random.Generator, *, times: float = 4.0) -> None:
+def _needles(drawn: _Draw, rng: np.random.Generator, *, times: float = 4.0) -> None:
     """Each row of each head points at one key: near an edge of a page, a tile or a window, or the newest that
     it sees. A page, tile, tail or split that is dropped loses the values of that key.
     """
@@ -213,12 +225,12 @@ def _needles(drawn: _Drawn, rng: np.random.Generator, *, times: float = 4.0) -> 
             drawn.q[begin + row] = np.float32(times) * drawn.k[page, heads, slot]
 
 
-def _spikes(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _spikes(drawn: _Draw, rng: np.random.Generator) -> None:
     """Needles 100 above the rest: a maximum that misses the key pointed at overflows fp32."""
     _needles(drawn, rng, times=128 / max(2.0, drawn.workload.head_dim**0.5 - 3))
 
 
-def _heavy_hidden(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _heavy_hidden(drawn: _Draw, rng: np.random.Generator) -> None:
     """Keys just out of a row's sight weigh e^6 times as much as those that it sees: the key before its
     window, and the next one of a few rows. In slots behind the last key such keys stand in the place of NaN.
     """
@@ -245,31 +257,33 @@ def _heavy_hidden(drawn: _Drawn, rng: np.random.Generator) -> None:
             drawn.k[page, :, slot] = direction
 
 
-def _equal_keys(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _equal_keys(drawn: _Draw, rng: np.random.Generator) -> None:
     """All keys the same: every weight is equal, and the output is the mean of the visible values."""
     drawn.k[:] = drawn.k[:1, :, :1]
 
 
-def _zero_queries(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _zero_queries(drawn: _Draw, rng: np.random.Generator) -> None:
     """Q = 0: every visible key counts the same, and the LSE is the logarithm of their number."""
     drawn.q[:] = 0
 
 
-def _ones(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _ones(drawn: _Draw, rng: np.random.Generator) -> None:
     """V = 1: the output is 1 when the weights are normalised."""
     drawn.v[:] = 1
 
 
-def _apart(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _apart(drawn: _Draw, rng: np.random.Generator) -> None:
     """Values of another size for each page and head: a neighbour's page, head or stride shows at once."""
     pages, heads = drawn.v.shape[:2]
     sizes = 2.0 ** ((np.arange(pages)[:, None] * 3 + np.arange(heads) * 5) % 8)
-    drawn.v = np.asarray(np.abs(drawn.v) / 4 + 1, np.float32)
+    np.abs(drawn.v, out=drawn.v)
+    drawn.v /= 4
+    drawn.v += 1
     drawn.v *= sizes[:, :, None, None].astype(np.float32)
     drawn.q = np.repeat(drawn.q[..., :1], drawn.workload.head_dim, axis=-1) / np.float32(4)
 
 
-def _low_scores(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _low_scores(drawn: _Draw, rng: np.random.Generator) -> None:
     """Raw scores near -60000: a hidden key whose score is a large negative number outweighs them all.
 
     Q and K are multiples of 1/8, so that fp32 holds every sum of their products whatever its order.
@@ -279,25 +293,25 @@ def _low_scores(drawn: _Drawn, rng: np.random.Generator) -> None:
         np.copyto(x, np.round((x + shift) * 8) / 8)
 
 
-def _large_values(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _large_values(drawn: _Draw, rng: np.random.Generator) -> None:
     """V near the type's maximum: an output summed in 16 bits before the division overflows."""
     w = drawn.workload
     drawn.v = np.float32(2.0**100) * drawn.v if w.dtype == "bf16" else (16000 * drawn.v).clip(-60000, 60000)
 
 
-def _tiny_values(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _tiny_values(drawn: _Draw, rng: np.random.Generator) -> None:
     """V of 2^-17, which fp16 has as subnormal numbers alone: they are no zeros."""
     drawn.v *= np.float32(2.0**-17)
 
 
-def _outliers(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _outliers(drawn: _Draw, rng: np.random.Generator) -> None:
     """N(0, 1) with one element in a thousand ten times as wide: uneven weights, uneven values."""
     for x in (drawn.q, drawn.k, drawn.v):
         rare = rng.random(x.shape, dtype=np.float32) < 1e-3
         x += 10 * rare * rng.standard_normal(x.shape, dtype=np.float32)
 
 
-def _capped(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _cap_scores(drawn: _Draw, rng: np.random.Generator) -> None:
     """Scores up to ten caps in both directions: all that counts is what tanh makes of them. Without a cap of
     moderate size.
     """
@@ -305,7 +319,7 @@ def _capped(drawn: _Drawn, rng: np.random.Generator) -> None:
     drawn.q *= np.float32(most / 3)
 
 
-def _sinks_on_top(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _sinks_on_top(drawn: _Draw, rng: np.random.Generator) -> None:
     """Each head's sink is the largest score of one of its rows: taken once, it has the weight of that key."""
     w = drawn.workload
     candidates = [at for at, keys in enumerate(drawn.keys) if keys]
@@ -323,12 +337,12 @@ def _sinks_on_top(drawn: _Drawn, rng: np.random.Generator) -> None:
         drawn.sinks[head] = w.softcap * np.tanh(top / w.softcap) if w.softcap else top
 
 
-def _no_sinks(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _no_sinks(drawn: _Draw, rng: np.random.Generator) -> None:
     """Sinks of -inf weigh nothing."""
     drawn.sinks[:] = -np.inf
 
 
-def _huge_sinks(drawn: _Drawn, rng: np.random.Generator) -> None:
+def _huge_sinks(drawn: _Draw, rng: np.random.Generator) -> None:
     """Sinks far above the scores: what is left for the keys is small, and must not be lost."""
     drawn.sinks[:] = 9 + drawn.sinks
     drawn.sinks[1::3] = -40
@@ -342,7 +356,7 @@ _RECIPES: dict[str, tuple[Callable[[PagedWorkload, np.random.Generator], list[in
     "needles": (_at_edges, (_needles,)),
     "some_empty": (_some_empty, (_needles,)),
     "all_empty": (_all_empty, (_ordinary,)),
-    "shared_pages": (_anew, (_shared_pages, _needles)),
+    "shared_pages": (_anew, (_share_pages, _needles)),
     "apart": (_anew, (_apart,)),
     "heavy_hidden": (_at_edges, (_heavy_hidden,)),
     "spikes": (_anew, (_spikes,)),
@@ -356,7 +370,7 @@ _RECIPES: dict[str, tuple[Callable[[PagedWorkload, np.random.Generator], list[in
     "large_values": (_anew, (_large_values,)),
     "tiny_values": (_anew, (_tiny_values,)),
     "outliers": (_anew, (_outliers,)),
-    "capped": (_anew, (_capped,)),
+    "capped": (_anew, (_cap_scores,)),
     "sinks_on_top": (_anew, (_sinks_on_top,)),
     "no_sinks": (_some_empty, (_no_sinks,)),
     "huge_sinks": (_at_edges, (_huge_sinks,)),
@@ -386,11 +400,11 @@ def draw(name: str, workload: PagedWorkload, *, seed: int) -> PagedInputs:
     lengths, recipe = _RECIPES[name]
     rows, keys = _query_rows(w, rng), lengths(w, rng)
     pool = (pool_pages(w), w.kv_heads, w.page, w.head_dim)
-    drawn = _Drawn(
+    drawn = _Draw(
         w,
         standard_normal((w.total_q, w.heads, w.head_dim), rng),
-        standard_normal(pool, rng),
-        standard_normal(pool, rng),
+        _normal(pool, rng),
+        _normal(pool, rng),
         standard_normal((w.heads,), rng),
         rows,
         keys,
@@ -402,7 +416,7 @@ def draw(name: str, workload: PagedWorkload, *, seed: int) -> PagedInputs:
     return PagedInputs(name, _tensors(drawn, rng, unseen_is_heavy=heavy))
 
 
-def _tensors(drawn: _Drawn, rng: np.random.Generator, *, unseen_is_heavy: bool) -> dict[str, NDArray[Any]]:
+def _tensors(drawn: _Draw, rng: np.random.Generator, *, unseen_is_heavy: bool) -> dict[str, NDArray[Any]]:
     w = drawn.workload
     k, v = (encode(x, w.dtype) for x in (drawn.k, drawn.v))
     _poison_unseen(drawn, k, v, rng, unseen_is_heavy=unseen_is_heavy)
@@ -420,7 +434,7 @@ def _of_rows(workload: PagedWorkload, rows: Sequence[int], sinks: Single) -> dic
 
 
 def _poison_unseen(
-    drawn: _Drawn, k: Bits, v: Bits, rng: np.random.Generator, *, unseen_is_heavy: bool
+    drawn: _Draw, k: Bits, v: Bits, rng: np.random.Generator, *, unseen_is_heavy: bool
 ) -> None:
     """NaN and infinities in the slots that no sequence has, but for older keys in the page where a window
     begins. Or heavy keys with large values there, which a NaN that is masked does not tell from others.
@@ -481,7 +495,7 @@ def timed_inputs(workload: PagedWorkload, *, sets: int, rng: np.random.Generator
     w, step = workload, 4096 + 8
     shape = (pool_pages(w), w.kv_heads, w.page, w.head_dim)
     size = int(np.prod(shape))
-    bits = encode(standard_normal((size + 2 * sets * step,), rng), w.dtype)
+    bits = encode(_normal((size + 2 * sets * step,), rng), w.dtype)
     found = []
     for at in range(sets):
         rows, keys = _query_rows(w, rng), _as_asked(w, rng)

@@ -16,12 +16,12 @@ from evoflash.operations.paged.form import scale
 from evoflash.operations.paged.inputs import PagedInputs, PlacedSequence, sequences_of
 from evoflash.operations.paged.workload import PagedWorkload
 
-_MOST = 1 << 27  # elements of K that a sample reads
+_MOST = 1 << 25  # elements of K that a sample reads
 _SAMPLE_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class RowsTogether:
     """Some rows and heads over one sequence's keys of one head: what one reads together."""
 
     queries: Floats  # (rows, head_dim)
@@ -54,7 +54,7 @@ def expect(workload: PagedWorkload, inputs: PagedInputs, *, where: Sample) -> Ex
     plain, lagging = np.zeros((2, *shape, w.head_dim), np.float32)
     plain_lse = np.empty(shape, np.float32)
     found = [
-        (sequence, group, *_chosen(w, sequence, group, where))
+        (sequence, group, *_sample_of(w, sequence, group, where))
         for sequence in sequences_of(w, inputs)
         for group in range(w.kv_heads)
     ]
@@ -77,7 +77,7 @@ def expect(workload: PagedWorkload, inputs: PagedInputs, *, where: Sample) -> Ex
     return ExpectedOutputs(where, rows, {"LSE": ExpectedNumbers(lse, plain_lse)})
 
 
-def _chosen(
+def _sample_of(
     workload: PagedWorkload, sequence: PlacedSequence, group: int, where: Sample
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Places in the sample of a sequence's rows, and of a group's heads."""
@@ -93,7 +93,7 @@ def _rows(
     group: int,
     tokens: NDArray[np.intp],
     heads: NDArray[np.intp],
-) -> Rows:
+) -> RowsTogether:
     w, given = workload, inputs.tensors
     first = w.first_key(sequence.rows, sequence.keys)
     at = np.arange(first, sequence.keys)
@@ -106,10 +106,10 @@ def _rows(
     if w.sink:
         logits = given["SINKS"] if w.sink == "fp32" else decode(given["SINKS"], "bf16")
         sinks = np.tile(logits[heads].astype(np.float64), len(tokens))
-    return Rows(queries, keys, values, np.maximum(oldest, 0) - first, newest - first, sinks)
+    return RowsTogether(queries, keys, values, np.maximum(oldest, 0) - first, newest - first, sinks)
 
 
-def _hidden(rows: Rows) -> NDArray[np.bool_]:
+def _hidden_keys(rows: RowsTogether) -> NDArray[np.bool_]:
     at = np.arange(len(rows.keys))
     return (at < rows.oldest[:, None]) | (at > rows.newest[:, None])
 
@@ -120,12 +120,12 @@ def _top(scores: Floats, sinks: Floats) -> Floats:
     return np.where(np.isfinite(top), top, 0)
 
 
-def exact_rows(rows: Rows, workload: PagedWorkload) -> tuple[Floats, Floats]:
+def exact_rows(rows: RowsTogether, workload: PagedWorkload) -> tuple[Floats, Floats]:
     """Output and natural-log LSE; a row that sees no key gives an output of 0 and the sink, or -inf."""
     scores = rows.queries.astype(np.float64) @ rows.keys.astype(np.float64).T * scale(workload)
     if workload.softcap:
         scores = workload.softcap * np.tanh(scores / workload.softcap)
-    scores[_hidden(rows)] = -np.inf
+    scores[_hidden_keys(rows)] = -np.inf
     top = _top(scores, rows.sinks)
     weights = np.exp(scores - top)
     total = weights.sum(axis=1, keepdims=True) + np.exp(rows.sinks[:, None] - top)
@@ -134,7 +134,7 @@ def exact_rows(rows: Rows, workload: PagedWorkload) -> tuple[Floats, Floats]:
     return weights @ rows.values.astype(np.float64) / np.where(total > 0, total, 1), lse
 
 
-def honest_rows(rows: Rows, workload: PagedWorkload) -> tuple[Floats, Floats, Floats]:
+def honest_rows(rows: RowsTogether, workload: PagedWorkload) -> tuple[Floats, Floats, Floats]:
     """As a plain careful kernel has it: fp32 scores and sums, P and the output rounded to the type; and with
     P below a maximum that lags, so that P of the largest key is rounded too: attention's reference.py.
     """
@@ -144,7 +144,7 @@ def honest_rows(rows: Rows, workload: PagedWorkload) -> tuple[Floats, Floats, Fl
         cap = np.float32(workload.softcap)
         scores = cap * np.tanh(scores / cap)
     scores = scores * log2e
-    scores[_hidden(rows)] = -np.inf
+    scores[_hidden_keys(rows)] = -np.inf
     sinks = rows.sinks.astype(np.float32) * log2e
     top = _top(scores, sinks).astype(np.float32)
     weights = np.exp2(scores - top)

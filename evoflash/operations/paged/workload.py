@@ -105,11 +105,11 @@ def _one_long(batch: int, most: int) -> list[int]:
     return [max(1, most // 32)] * (batch - 1) + [most]
 
 
-def _skewed(batch: int, most: int) -> list[int]:
+def _all_but_one_short(batch: int, most: int) -> list[int]:
     return [max(1, most // 256)] * (batch - 1) + [most]
 
 
-def _padded(batch: int, most: int) -> list[int]:
+def _with_padding(batch: int, most: int) -> list[int]:
     """A captured batch of which a quarter are places that no sequence takes."""
     return [0] * (batch // 4) + _even(batch - batch // 4, most)
 
@@ -120,8 +120,8 @@ LENGTHS: dict[str, Callable[[int, int], list[int]]] = {
     "even": _even,
     "halves": _halves,
     "one_long": _one_long,
-    "skewed": _skewed,
-    "padded": _padded,
+    "skewed": _all_but_one_short,
+    "padded": _with_padding,
 }
 
 

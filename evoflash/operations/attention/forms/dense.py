@@ -17,7 +17,14 @@ from evoflash.numerics import Bits, decode, encode
 from evoflash.operation import LaunchForm, Output, Role, TensorSpec
 from evoflash.operations.attention import doors
 from evoflash.operations.attention.workload import AttentionWorkload
-from evoflash.operations.call_form import CallError, CallStruct, Parameter, StructField, scalars, taken
+from evoflash.operations.call_form import (
+    CallError,
+    CallStruct,
+    Parameter,
+    StructField,
+    parameters_of,
+    scalars,
+)
 from evoflash.paths import TEMPLATES
 from evoflash.runtime import attention_dense as runtime
 from evoflash.runtime.description import stride_name
@@ -221,7 +228,7 @@ def _map_in_words(given: TensorMapSpec) -> dict[str, str]:
 
 def launch_arguments(*, has_workspace: bool) -> list[str]:
     """Kind and name of each argument, in the words of launch.json: "q_batch" is "q_stride_batch" there."""
-    return [each.in_launch for each in taken(PARAMETERS, has_workspace=has_workspace)]
+    return [each.in_launch for each in parameters_of(PARAMETERS, has_workspace=has_workspace)]
 
 
 def contract(workload: AttentionWorkload) -> dict[str, Any]:
