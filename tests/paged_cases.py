@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+ENGINES = ("paged_attention", "flash_attn_varlen_func", "flashinfer")
 LAYOUTS = ("NHD", "HND", "one tensor", "one tensor, HND", "rows of 2 D", "slots")
 
 
@@ -129,3 +130,51 @@ def is_near(out, right, *, of=4e-3):
     """Whether all of an output is what it should be, by its size; NaN is not."""
     difference = (out.cpu().double() - right).norm()
     return bool(difference <= of * right.norm()) if right.norm() > 0 else bool((out == 0).all())
+
+
+def called(functions, pages, layout, engine):
+    """Output and natural LSE (rows, heads), by an engine's argument list."""
+    cache, a = pages.cache(layout), pages.asked
+    is_hnd = layout.endswith("HND")
+    match engine:
+        case "paged_attention":
+            k, v = (cache, None) if isinstance(cache, torch.Tensor) else cache
+            return functions.paged_attention(
+                *(pages.q, k, v, pages.table, pages.lengths),
+                layout="HND" if is_hnd else "NHD",
+                page_size=a.page,
+                out=pages.out,
+                return_lse=True,
+            )
+        case "flash_attn_varlen_func":
+            k, v = cache.unbind(1) if isinstance(cache, torch.Tensor) else cache
+            if k.dim() == 3:  # as SGLang does
+                k, v = (each[: pages.pages * a.page].view(-1, a.page, *each.shape[1:]) for each in (k, v))
+            k, v = (each.transpose(1, 2) if is_hnd else each for each in (k, v))
+            out, lse = functions.flash_attn_varlen_func(
+                *(pages.q, k, v),
+                max_seqlen_q=max(a.each_rows),
+                cu_seqlens_q=pages.q_indptr,
+                max_seqlen_k=max(a.lengths),
+                seqused_k=pages.lengths,
+                softmax_scale=a.head_dim**-0.5,
+                causal=True,
+                window_size=[a.window, 0 if a.window >= 0 else -1],
+                softcap=a.softcap,
+                block_table=pages.table,
+                return_softmax_lse=True,
+                out=pages.out,
+                s_aux=pages.sinks,
+                **{f"{name}_descale": torch.ones(1).expand(len(a.lengths), a.kv_heads) for name in "qkv"},
+                fa_version=3,
+            )
+            return out, lse.t()
+        case "flashinfer":
+            cache = cache if isinstance(cache, torch.Tensor) or cache[0].dim() == 4 else None
+            wrapper = functions.flashinfer_decode_wrapper(
+                torch.empty(1, device=pages.q.device), "HND" if is_hnd else "NHD"
+            )
+            sizes = a.heads, a.kv_heads, a.head_dim, a.page
+            wrapper.plan(pages.indptr, pages.indices, pages.last, *sizes, q_data_type=a.dtype)
+            out, lse = wrapper.run(pages.q, cache, return_lse=True)
+            return out, lse * math.log(2)

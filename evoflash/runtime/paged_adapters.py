@@ -238,10 +238,9 @@ def flash_attn_varlen(attend: Paged) -> Callable[..., Any]:
         """The output (rows, heads, head_dim); with return_softmax_lse also the natural logarithms of the
         sums, float32 (heads, rows). K and V are (blocks, block_size, kv_heads, head_dim), with any strides.
 
-        scheduler_metadata and num_splits play no part. A kernel that was not compiled for ragged rows takes
-        calls with max_seqlen_q=1, of which every sequence has its row, places that fill up a batch too; and
-        longer ones only as paged_attention(). Descales of an engine whose cache is in 16 bits are refused
-        unless they are left out.
+        scheduler_metadata, num_splits and, of a cache in 16 bits, descales play no part, as in FlashAttention.
+        A kernel that was not compiled for ragged rows takes calls with max_seqlen_q=1, of which every
+        sequence has its row, places that fill up a batch too.
         """
         absent = {"q_v": q_v, "alibi_slopes": alibi_slopes, "cp_tot_seqused_k": cp_tot_seqused_k}
         _refuse_given(absent | {"cu_seqlens_k": cu_seqlens_k, "dropout_p": dropout_p or None})
@@ -250,7 +249,6 @@ def flash_attn_varlen(attend: Paged) -> Callable[..., Any]:
             raise Refused("give block_table and seqused_k: the kernel reads keys and values in pages.")
         if cp_world_size != 1:
             raise Refused(f"cp_world_size is {cp_world_size}: the kernel sees all keys of a sequence.")
-        _refuse_given({"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale})
         left, right = (-1, -1) if window_size is None else window_size
         if not (causal or right == 0 or max_seqlen_q == 1):
             raise Refused("causal is False: the kernel's queries see no keys behind their own.")

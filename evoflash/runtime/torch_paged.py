@@ -20,7 +20,7 @@ _PAGED_TORCH = {"fp16": torch.float16, "bf16": torch.bfloat16}
 _SINKS = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 _INTEGERS = (torch.int32, torch.uint32)  # of lengths, which have no sign
 _MOST_LAUNCHES = 4096
-_BOUND_BITS = 5  # of a bound of keys: bounds that differ by little share a plan
+_BOUND_BITS, _MOST_ROOM = 5, 1 << 30  # of a bound of keys
 _PAGED_SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, Tensor page_table, Tensor? kv_lengths, Tensor? q_indptr, "
     "Tensor? page_indptr, Tensor? last_page_len, Tensor? sinks, Tensor(a!) out, Tensor(b!)? lse, "
@@ -51,6 +51,9 @@ class PagedTensors(NamedTuple):
         """Sequences, of tensors that were checked."""
         lengths = self.last_page_len if self.kv_lengths is None else self.kv_lengths
         return 0 if lengths is None else int(lengths.shape[0])
+
+
+_TABLE = PagedTensors._fields.index("page_table")
 
 
 class PagedScalars(NamedTuple):
@@ -206,16 +209,17 @@ class PagedAttention:
         Refused for a shape that the kernel was not compiled for.
         """
         count = len(PagedTensors._fields)
-        tensors, numbers = PagedTensors(*given[:count]), given[count:]
-        shapes = (None if each is None else (each.shape, each.stride(), each.dtype) for each in tensors)
+        tensors, numbers = PagedTensors(*given[:count]), PagedScalars(*given[count:])
+        numbers = numbers._replace(max_seq_kv=_bound(tensors, numbers.max_seq_kv))
+        shapes = [None if each is None else (each.shape, each.stride(), each.dtype) for each in tensors]
+        shapes[_TABLE] = tensors.page_table.stride()  # its size is in the bound
         device = tensors.q.get_device()
         key = *shapes, numbers, device
         launch = self._launches.get(key)
         if launch is None:
             if len(self._launches) >= _MOST_LAUNCHES:
                 self._launches.clear()
-            made = self._launch_of(tensors, PagedScalars(*numbers))
-            launch = self._launches.setdefault(key, made)
+            launch = self._launches.setdefault(key, self._launch_of(tensors, numbers))
         addresses = [0 if each is None else each.data_ptr() for each in tensors]
         if device == device_now():
             launch(addresses)
@@ -225,32 +229,19 @@ class PagedAttention:
 
     def _launch_of(self, tensors: PagedTensors, numbers: PagedScalars) -> Callable[[list[int]], None]:
         """What launches calls of these shapes and strides. Refused where none can be."""
-        q, k, v, table, lse, batch = (
-            tensors.q,
-            tensors.k,
-            tensors.v,
-            tensors.page_table,
-            tensors.lse,
-            tensors.batch,
-        )
+        q, k, v, lse, batch = tensors.q, tensors.k, tensors.v, tensors.lse, tensors.batch
         pages, page_size, kv_heads, _ = k.shape
         is_ragged, is_csr = tensors.q_indptr is not None, tensors.page_indptr is not None
-        total, max_seq_kv = q.shape[:-2].numel(), numbers.max_seq_kv
+        total = q.shape[:-2].numel()
         if is_ragged and q.dim() == 4:
             raise Refused(
                 "q has rows of its own for each sequence: with q_indptr give (rows, heads, head_dim)."
             )
         rows = numbers.max_seq_q or (self.contract.rows if is_ragged else -(-total // batch))
-        room = table.shape[-1] * page_size  # keys that the table has entries for
-        if max_seq_kv > room and not is_csr:
-            raise Refused(
-                f"max_seq_kv is {max_seq_kv}: the table has {table.shape[-1]} pages of {page_size} keys a "
-                "sequence: give more, or fewer keys."
-            )
         # Of a ragged call further rows would be nobody's: an engine pads q.
         total = min(total, batch * rows) if is_ragged else total
         shape = (
-            *(batch, q.shape[-2], kv_heads, rows, _bound(max_seq_kv, room), total, page_size),
+            *(batch, q.shape[-2], kv_heads, rows, numbers.max_seq_kv, total, page_size),
             pages,
         )
         strides = [
@@ -258,7 +249,7 @@ class PagedAttention:
             *((each.stride(0), each.stride(2), each.stride(1)) for each in (k, v)),
             _row_strides(tensors.out, rows),
             (1, 1, 1) if lse is None else _row_strides(lse[..., None], rows),
-            (0 if is_csr else table.stride(0),),
+            (0 if is_csr else tensors.page_table.stride(0),),
         ]
         device = q.get_device()
         plan = self.kernel.plan(
@@ -325,15 +316,25 @@ def _row_strides(tensor: Tensor, rows: int) -> tuple[int, int, int]:
     return rows * tensor.stride(0), tensor.stride(0), tensor.stride(1)
 
 
-def _bound(asked: int, room: int) -> int:
-    """The keys that grids and scratch are made for: what is asked, rounded up a little, or all there is room
-    for.
+def _bound(tensors: PagedTensors, asked: int) -> int:
+    """The keys that grids and scratch are made for: what is asked, or all that the table has room for; some
+    more, so that calls whose bounds differ by little share a plan.
     """
-    room = min(room, 1 << 30)
-    if not 0 < asked < room:
-        return room
-    step = 1 << max(0, asked.bit_length() - _BOUND_BITS)
-    return min(room, -(-asked // step) * step)
+    table, page_size = tensors.page_table, tensors.k.shape[1]
+    room = int(table.shape[-1] * page_size)
+    if tensors.page_indptr is not None:  # all sequences' pages together
+        return min(_MOST_ROOM, _rounded_up(min(asked or room, max(room, 1))))
+    if asked > room:
+        raise Refused(
+            f"max_seq_kv is {asked}: the table has {table.shape[-1]} pages of {page_size} keys a sequence: "
+            "give more, or fewer keys."
+        )
+    return min(_MOST_ROOM, room, _rounded_up(asked or room))
+
+
+def _rounded_up(number: int) -> int:
+    step = 1 << max(0, number.bit_length() - _BOUND_BITS)
+    return -(-number // step) * step
 
 
 def _index_trouble(tensors: PagedTensors) -> str:

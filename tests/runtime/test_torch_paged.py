@@ -4,6 +4,7 @@ launch that is asked of the driver is carried out by the emulator on the tensors
 
 import math
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from exported_cases import exported  # noqa: E402
-from paged_cases import LAYOUTS, Asked, Pages, is_near  # noqa: E402
+from paged_cases import ENGINES, LAYOUTS, Asked, Pages, called, is_near  # noqa: E402
 from recording import sizes_of  # noqa: E402
 from tables import table_of_cases  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
@@ -103,64 +104,28 @@ def tensor(memory, monkeypatch):
     return make
 
 
+def functions_of(attend):
+    """What an exported file offers."""
+    return SimpleNamespace(
+        paged_attention=attend,
+        flash_attn_varlen_func=flash_attn_varlen(attend),
+        flashinfer_decode_wrapper=flashinfer_wrapper(attend),
+    )
+
+
 @pytest.fixture
 def attend(recorder, memory, tensor):
     return lambda name: PagedAttention(EmulatedKernel(name, recorder, memory))
 
 
-def called(attend, pages, layout, engine):
-    """Output and natural LSE (rows, heads), by an engine's argument list."""
-    cache, a = pages.cache(layout), pages.asked
-    is_hnd = layout.endswith("HND")
-    match engine:
-        case "paged_attention":
-            k, v = (cache, None) if isinstance(cache, torch.Tensor) else cache
-            return attend(
-                *(pages.q, k, v, pages.table, pages.lengths),
-                layout="HND" if is_hnd else "NHD",
-                page_size=a.page,
-                out=pages.out,
-                return_lse=True,
-            )
-        case "flash_attn_varlen_func":
-            k, v = cache.unbind(1) if isinstance(cache, torch.Tensor) else cache
-            if k.dim() == 3:  # as SGLang does
-                k, v = (each[: pages.pages * a.page].view(-1, a.page, *each.shape[1:]) for each in (k, v))
-            k, v = (each.transpose(1, 2) if is_hnd else each for each in (k, v))
-            out, lse = flash_attn_varlen(attend)(
-                *(pages.q, k, v),
-                max_seqlen_q=max(a.each_rows),
-                cu_seqlens_q=pages.q_indptr,
-                max_seqlen_k=max(a.lengths),
-                seqused_k=pages.lengths,
-                softmax_scale=a.head_dim**-0.5,
-                causal=True,
-                window_size=[a.window, 0 if a.window >= 0 else -1],
-                softcap=a.softcap,
-                block_table=pages.table,
-                return_softmax_lse=True,
-                out=pages.out,
-                s_aux=pages.sinks,
-                fa_version=3,
-            )
-            return out, lse.t()
-        case "flashinfer":
-            cache = cache if isinstance(cache, torch.Tensor) or cache[0].dim() == 4 else None
-            wrapper = flashinfer_wrapper(attend)(torch.empty(1), "HND" if is_hnd else "NHD")
-            sizes = a.heads, a.kv_heads, a.head_dim, a.page
-            wrapper.plan(pages.indptr, pages.indices, pages.last, *sizes, q_data_type=a.dtype)
-            out, lse = wrapper.run(pages.q, cache, return_lse=True)
-            return out, lse * math.log(2)
-
-
-@pytest.mark.parametrize("engine", ["paged_attention", "flash_attn_varlen_func", "flashinfer"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_cache_is_read_as_an_engine_lays_it(layout, engine, attend, tensor):
     if (layout, engine) == ("slots", "flashinfer"):
         pytest.skip("FlashInfer takes pages alone")
     pages = Pages(ROW, tensor)
 
-    out, lse = called(attend(PLAIN), pages, layout, engine)
+    out, lse = called(functions_of(attend(PLAIN)), pages, layout, engine)
 
     right, right_lse = pages.right()
     assert is_near(out, right)
@@ -173,7 +138,7 @@ def test_a_cache_is_read_as_an_engine_lays_it(layout, engine, attend, tensor):
 def test_pages_may_be_of_one_key(layout, attend, tensor):
     pages = Pages(Asked([37, 0, 5], page=1), tensor)
 
-    out, _ = called(attend(ANY), pages, layout, "paged_attention")
+    out, _ = called(functions_of(attend(ANY)), pages, layout, "paged_attention")
 
     assert is_near(out, pages.right()[0])
 
@@ -184,7 +149,7 @@ def test_windows_caps_sinks_and_rows_of_each_sequence_are_those_of_the_engine(at
     )
     pages = Pages(asked, tensor)
 
-    out, lse = called(attend(FULL), pages, "rows of 2 D", "flash_attn_varlen_func")
+    out, lse = called(functions_of(attend(FULL)), pages, "rows of 2 D", "flash_attn_varlen_func")
 
     right, right_lse = pages.right()
     assert is_near(out, right, of=2e-2)
@@ -328,3 +293,24 @@ def test_equal_kernels_have_one_operator_and_others_another():
 
     assert again.name == function().name
     assert again.name != PagedAttention(Kernel(made(ANY).description, made(ANY).images)).name
+
+
+def test_a_compiler_sees_one_operator_and_no_break(attend, tensor):
+    function, pages = attend(PLAIN), Pages(ROW, tensor)
+    library = torch.library.Library(function.name, "IMPL")
+    library.impl("paged_attention", function.compute, "CPU")
+    k, v = pages.cache("HND")
+    seen = []
+
+    def keep(graph, example_inputs):
+        seen.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    def model(q, table, lengths, out):
+        return function(q, k, v, table, lengths, layout="HND", out=out) * 1
+
+    out = torch.compile(model, backend=keep, fullgraph=True)(pages.q, pages.table, pages.lengths, pages.out)
+
+    assert is_near(out, pages.right()[0])
+    assert [name for name in seen if "evoflash" in name] == [f"{function.name}.paged_attention.default"]
+    library._destroy()
