@@ -347,8 +347,10 @@ class Operation:
     compile_key: Callable[..., CompileKey]  # the class: a dataclass of texts, numbers and truth values
     probe: Workload  # an ordinary small one, with which templates are tried when they are loaded
 
-    # How its problems are written, in lines for people.
+    # How its problems are written, in lines for people; and the one that is meant where a family of it is
+    # named and no problem: empty: the probe.
     problem_help: str = field(default="", kw_only=True)
+    usual_problem: str = field(default="", kw_only=True)
 
     # ---- the call
     tensors: Callable[[Any], tuple[TensorSpec, ...]]  # of a workload: inputs first, then outputs

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import table_of_cases
 
+from evoflash import operation as registry
 from evoflash.errors import UsageError
+from evoflash.kernels.standalone import genome_of
 from evoflash.operations.attention.workload import DTYPES, HEAD_DIMS, NAMED, AttentionWorkload, parse_workload
 from evoflash.problem import Problem, check_fits, parse_problem
 from evoflash.specs import load_gpu
@@ -145,3 +147,21 @@ def test_a_gpu_whose_memory_is_not_known_refuses_nothing() -> None:
 
 def test_the_memory_does_not_keep_results_apart() -> None:
     assert replace(load_gpu("l4"), memory_gb=0).hash == load_gpu("l4").hash
+
+
+@pytest.mark.parametrize("operation", registry.all_in_words(), ids=lambda operation: operation.name)
+def test_every_operation_has_a_usual_problem_and_says_how_one_is_written(operation):
+    problem = parse_problem(operation.usual_problem)
+
+    assert problem.operation == operation.name
+    (example,) = [line for line in operation.problem_help.splitlines() if line.startswith("For example: ")][
+        :1
+    ]
+    for text in example.removeprefix("For example: ").split():
+        assert parse_problem(text).operation == operation.name
+
+
+def test_a_family_without_a_problem_is_for_its_operations_usual_one():
+    _, problem, _ = genome_of("linear_simt", [], problem=None, gpu="h100")
+
+    assert problem.operation == "linear"

@@ -252,7 +252,7 @@ def evaluate(
         known = what
         subject = GenomeRequest(known.family, known.values, text or known.problem, gpu or known.gpu)
     elif values is not None:
-        subject = GenomeRequest(str(what), values, text or "mission", gpu)
+        subject = GenomeRequest(str(what), values, text or evaluating.usual_problem(str(what)), gpu)
     else:
         subject = of_name(str(what), problem=text, gpu=gpu, db=where)
     return Kernel(evaluating.evaluate(subject, evaluator, where, argv=_ARGV).evaluation)

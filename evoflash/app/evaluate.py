@@ -53,9 +53,6 @@ def emulate(genome: Genome, problem: Problem, spec: GpuSpec) -> Evaluation:
     )
 
 
-_DEFAULT_PROBLEM = "mission"
-
-
 @dataclass(frozen=True, slots=True)
 class GenomeRequest:
     """Values of a family's genes and where they are evaluated; `gpu` None: on the GPU that is present."""
@@ -85,7 +82,12 @@ def of_words(
     assert family is not None
     params = load_family(family).params
     values = dict(setting(params, word) for word in words)
-    return GenomeRequest(family, values, problem or _DEFAULT_PROBLEM, gpu)
+    return GenomeRequest(family, values, problem or usual_problem(family), gpu)
+
+
+def usual_problem(family: str) -> str:
+    """What is meant where a family is named and no problem. UsageError for an unknown family."""
+    return load_family(family).usual_problem
 
 
 def of_name(what: str, *, problem: str | None, gpu: str | None, db: str) -> GenomeRequest:
@@ -109,9 +111,8 @@ def _of_file(path: Path, problem: str | None, gpu: str | None) -> GenomeRequest:
     except (OSError, UnicodeDecodeError):
         raise UsageError(f"{path} cannot be read: give a JSON file, an exported .cu or an id.") from None
     found = _of_genome(*genome_in(path, text)) if is_exported(path, text) else _of_json(path, text)
-    return GenomeRequest(
-        found.family, found.values, problem or found.problem or _DEFAULT_PROBLEM, gpu or found.gpu
-    )
+    text = problem or found.problem or usual_problem(found.family)
+    return GenomeRequest(found.family, found.values, text, gpu or found.gpu)
 
 
 def _of_json(path: Path, text: str) -> GenomeRequest:

@@ -47,7 +47,7 @@ def requested_kernel(
         raise UsageError("--run says which evaluation of an id is meant: give an id, or leave it out.")
     if gpu is None:
         raise UsageError("--family needs --gpu: what a kernel may use depends on it; see `evoflash gpus`.")
-    what = genome_of(str(family), values, problem=problem or "mission", gpu=gpu)
+    what = genome_of(str(family), values, problem=problem, gpu=gpu)
     return ExportRequest(*what, prefix=prefix)
 
 

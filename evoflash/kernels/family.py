@@ -120,6 +120,12 @@ class Family:
         """Whether the family's arch list admits the GPU."""
         return any(_admits(entry, gpu.arch) for entry in self.arch)
 
+    @property
+    def usual_problem(self) -> str:
+        """The problem that is meant where the family is named and no problem."""
+        operation = registry.load(self.op)
+        return operation.usual_problem or str(operation.probe)
+
     def check_computes(self, problem: Problem) -> None:
         """UsageError where the problem is one of another operation."""
         if problem.operation != self.op:

@@ -225,9 +225,13 @@ def export_values(family: str, words: list[str], *, problem: str, gpu: str, pref
     return export_kernel(*genome_of(family, words, problem=problem, gpu=gpu), prefix=prefix)
 
 
-def genome_of(family: str, words: list[str], *, problem: str, gpu: str) -> tuple[Genome, Problem, GpuSpec]:
-    """What "param=value" words on a command line name; UsageError for a genome that is not valid."""
-    what, spec = parse_problem(problem), load_gpu(gpu)
+def genome_of(
+    family: str, words: list[str], *, problem: str | None, gpu: str
+) -> tuple[Genome, Problem, GpuSpec]:
+    """What "param=value" words on a command line name, without a problem for the family's usual one;
+    UsageError for a genome that is not valid.
+    """
+    what, spec = parse_problem(problem or load_family(family).usual_problem), load_gpu(gpu)
     values = dict(setting(load_family(family).params, word) for word in words)
     return valid_genome(family, values, what, spec), what, spec
 

@@ -135,8 +135,15 @@ def test_an_export_of_an_archived_kernel_says_where_it_was_measured(database, tm
     assert said["timings"][0]["basis"] == "archived: measured on NVIDIA H200, 2026-11-22"
     assert said["verified"]["basis"] == "archived"
     described = said | {
+        "operation": "attention",
         "kernel": {"values": {}, "family": "", "genome": ""},
-        "contract": {"causal": True, "dtype": "fp16", "head_dim": 128, "gqa_ratio": 4},
+        "contract": {
+            "operation": "attention",
+            "causal": True,
+            "dtype": "fp16",
+            "head_dim": 128,
+            "gqa_ratio": 4,
+        },
         **{"images": {}, "command": ""},
     }
     words = "\n".join(text for _, text in facts(described))

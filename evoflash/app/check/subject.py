@@ -121,7 +121,7 @@ def named_kernels(
     if family is not None:
         if gpu is None:
             raise UsageError("--family needs --gpu: what a kernel may use depends on it.")
-        return of_genome(*genome_of(family, values, problem=problem or "mission", gpu=gpu))
+        return of_genome(*genome_of(family, values, problem=problem, gpu=gpu))
     if values:
         raise UsageError("--set goes with --family.")
     path = Path(str(what))

@@ -61,4 +61,5 @@ OPERATION = Operation(
     launch_form=dense.LAUNCH_FORM,
     portfolio=PORTFOLIO,
     problem_help=_PROBLEM_HELP,
+    usual_problem="mission",
 )

@@ -50,4 +50,5 @@ OPERATION = Operation(
     launch_form=form.LAUNCH_FORM,
     portfolio=PORTFOLIO,
     problem_help=_PROBLEM_HELP,
+    usual_problem="linear:70b_tp8_qkv,m=1,dtype=fp8b128",
 )

@@ -15,7 +15,7 @@ Attention of 1 to 16 query rows on keys in pages, as engines serve: b=8,h=32,hkv
   lengths=         of each: 4096/15x64, or prod, even, halves, one_long, skewed, padded, which end with skv
   window= softcap= sink     keys that a query sees; a cap of the scores; a logit of each head without a value
   ragged invariant          1 to sq query rows each; a sequence gives the same bits in any batch
-For example: serving_llama8b_b1_8k   serving_gpt_oss_b32_8k,window=128   h=8,d=64,page=16,lengths=4096/15x64"""
+For example: serving_llama8b_b1_8k  serving_gpt_oss_b32_8k,window=128   h=8,d=64,page=16,lengths=4096/15x64"""
 OPERATION = Operation(
     name="paged_attention",
     parse=parse_workload,
