@@ -316,7 +316,7 @@ class LaunchForm:
     computes: Callable[[Mapping[str, Any]], str]  # the same in words, of the contract
     function: str  # what exported files call it: "attention"
     doors: Mapping[str, PythonDoor]  # by library: "torch", "cupy"
-    solution: SolutionForm | None
+    solution: SolutionForm | None  # None: its kernels leave as no Solution; no_door says what to use
     no_door: Mapping[str, str] = field(default_factory=dict)  # what to use in the place of one that is not
 
 

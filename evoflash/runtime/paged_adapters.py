@@ -238,9 +238,9 @@ def flash_attn_varlen(attend: Paged) -> Callable[..., Any]:
         """The output (rows, heads, head_dim); with return_softmax_lse also the natural logarithms of the
         sums, float32 (heads, rows). K and V are (blocks, block_size, kv_heads, head_dim), with any strides.
 
-        scheduler_metadata, num_splits and, of a cache in 16 bits, descales play no part, as in FlashAttention.
-        A kernel that was not compiled for ragged rows takes calls with max_seqlen_q=1, of which every
-        sequence has its row, places that fill up a batch too.
+        scheduler_metadata, num_splits and, of a cache in 16 bits, descales play no part, as in
+        FlashAttention. A kernel that was not compiled for ragged rows takes calls with max_seqlen_q=1, of
+        which every sequence has its row, places that fill up a batch too.
         """
         absent = {"q_v": q_v, "alibi_slopes": alibi_slopes, "cp_tot_seqused_k": cp_tot_seqused_k}
         _refuse_given(absent | {"cu_seqlens_k": cu_seqlens_k, "dropout_p": dropout_p or None})

@@ -2,7 +2,9 @@
 launch that is asked of the driver is carried out by the emulator on the tensors' own memory.
 """
 
+import importlib.util
 import math
+import sys
 from functools import cache
 from types import SimpleNamespace
 
@@ -18,6 +20,7 @@ from tables import table_of_cases  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from evoflash.emulator import launch as emulator  # noqa: E402
+from evoflash.exports import hub, torch_op  # noqa: E402
 from evoflash.exports.launch_json import artefact  # noqa: E402
 from evoflash.kernels import gxx  # noqa: E402
 from evoflash.kernels.renderer import render  # noqa: E402
@@ -293,6 +296,33 @@ def test_equal_kernels_have_one_operator_and_others_another():
 
     assert again.name == function().name
     assert again.name != PagedAttention(Kernel(made(ANY).description, made(ANY).images)).name
+
+
+def loaded(path, name):
+    """A file, or a package's folder, imported by its path."""
+    file = path / "__init__.py" if path.is_dir() else path
+    folders = [str(path)] if path.is_dir() else None
+    place = importlib.util.spec_from_file_location(name, file, submodule_search_locations=folders)
+    sys.modules[name] = module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
+def test_exported_files_offer_what_engines_call(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    torch_op.write(exported(PLAIN), tmp_path / "paged.py")
+    hub.write(exported(PLAIN), tmp_path / "hub")
+
+    file = loaded(tmp_path / "paged.py", "paged_file")
+    folder = loaded(tmp_path / "hub" / "build" / hub.VARIANT, "paged_folder")
+
+    for module in (file, folder):
+        engines = "flash_attn_varlen_func", "flashinfer_decode_run", "flashinfer_decode_wrapper"
+        assert {"paged_attention", "Refused", *engines} <= set(module.__all__)
+        assert all(hasattr(module, name) for name in module.__all__)
+        with pytest.raises(module.Refused, match="on cpu: move them to one GPU"):
+            module.paged_attention(*tensors())
+        assert "head_dim 64, 4 query heads" in module.paged_attention.serves
 
 
 def test_a_compiler_sees_one_operator_and_no_break(attend, tensor):
