@@ -108,12 +108,12 @@ def _encode(name: str, workload: LinearWorkload, numbers: _Numbers, rng: np.rand
         weights,
         None if w.weights == "bf16" else scale,
         x_scale,
-        _added((1, w.n), size, rng) if w.bias else None,
-        _added((w.m, w.n), size, rng) if w.residual else None,
+        _something_added((1, w.n), size, rng) if w.bias else None,
+        _something_added((w.m, w.n), size, rng) if w.residual else None,
     )
 
 
-def _added(shape: tuple[int, int], size: np.float32, rng: np.random.Generator) -> Bits:
+def _something_added(shape: tuple[int, int], size: np.float32, rng: np.random.Generator) -> Bits:
     """What is added to y: nothing to half of the columns that cancel, where it would hide what rounding
     leaves.
     """

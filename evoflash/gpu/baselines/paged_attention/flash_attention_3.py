@@ -96,7 +96,8 @@ def _call(operators: Any, workload: PagedWorkload, setting: _Setting) -> Library
         sinks = (cache.sinks.bfloat16(),) if w.sink else ()
         return cache.q, cache.k, cache.v, cache.table, cache.lengths, rows, plan, *sinks
 
-    def attend(q: Any, k: Any, v: Any, table: Any, lengths: Any, rows: Any, plan: Any, *sinks: Any) -> Any:
+    def attend(*given: Any) -> Any:
+        q, k, v, table, lengths, rows, plan, *sinks = given
         return operators.fwd(
             q, k, v, None, None, None, library.empty_like(q),  # no new keys; the output
             rows, None, None, None, lengths, w.seq_q, w.seq_kv,
