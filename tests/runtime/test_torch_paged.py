@@ -344,3 +344,31 @@ def test_a_compiler_sees_one_operator_and_no_break(attend, tensor):
     assert is_near(out, pages.right()[0])
     assert [name for name in seen if "evoflash" in name] == [f"{function.name}.paged_attention.default"]
     library._destroy()
+
+
+def test_a_compiled_call_writes_to_its_outputs_and_copies_no_cache(monkeypatch):
+    monkeypatch.setattr(torch_paged, "_where_trouble", lambda tensors: "")
+    attend, seen = function(), []
+
+    def sums(*given):  # in the kernel's place
+        of = torch_paged.PagedTensors(*given[: len(torch_paged.PagedTensors._fields)])
+        seen.append((of.k.data_ptr(), of.v.data_ptr(), of.k.stride()))
+        of.out.copy_(of.q + 1)
+        if of.lse is not None:
+            of.lse.fill_(7)
+
+    library = torch.library.Library(attend.name, "IMPL")
+    library.impl("paged_attention", sums, "CPU")
+    q, _, _, table, lengths = tensors()
+    cache, given_out = torch.zeros(9, 2, 2, 16, 64, dtype=torch.float16), torch.zeros_like(q)
+
+    def model(q, cache, table, lengths, out):
+        first, lse = attend(q * 2, cache, None, table, lengths, layout="HND", return_lse=True)
+        return first + 1, lse, attend(q, cache, None, table, lengths, layout="HND", out=out) * 3
+
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
+    first, lse, then = compiled(q, cache, table, lengths, given_out)
+    library._destroy()
+
+    assert [float(each.mean()) for each in (first, lse, then, given_out)] == [2.0, 7.0, 3.0, 1.0]
+    assert seen == [(cache.data_ptr(), cache[:, 1].data_ptr(), (4096, 64, 1024, 1))] * 2
