@@ -94,9 +94,6 @@ class ConfinedRuns:
                     at, (case, run, inputs) = waiting.popleft()
                 except IndexError:
                     return
-                if time.monotonic() > self.deadline_s and ran:
-                    waiting.clear()
-                    return
                 if worker is None or not worker.is_alive:
                     if worker is not None:
                         worker.close()
@@ -165,7 +162,9 @@ class _Worker:
         if self._process.broken_limit:
             return Ending(None, Status.RUNTIME, f"it took more than {self._process.broken_limit}")
         if time.monotonic() >= deadline_s:
-            return Ending(None, Status.TIMEOUT, "no answer in time; its process was killed")
+            is_over = deadline_s >= self._runs.deadline_s
+            late = "the time for all runs was over" if is_over else "no answer in time"
+            return Ending(None, Status.TIMEOUT, f"{late}; its process was killed")
         return Ending(None, Status.RUNTIME, "the process in the sandbox ended")
 
     def _read(

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -108,12 +109,15 @@ def _pipe() -> tuple[IO[str], IO[str]]:
     return open(reads, encoding="utf-8"), open(writes, "w", encoding="utf-8")
 
 
+_places = lru_cache(maxsize=64)(ask_addr2line)  # most runs ask for the same
+
+
 def _tell_places(questions: IO[str], tells: IO[str], library: Path) -> None:
     """Ask addr2line for the run's process, which cannot start it."""
     with contextlib.suppress(ValueError, OSError), questions, tells:
         while line := questions.readline(_MOST_ASKED):
-            offsets = [int(each) for each in json.loads(line)]
-            tells.write(json.dumps(ask_addr2line(library, offsets)) + "\n")
+            offsets = tuple(int(each) for each in json.loads(line))
+            tells.write(json.dumps(_places(library, offsets)) + "\n")
             tells.flush()
 
 

@@ -305,9 +305,9 @@ def check_kernel(
 
     With a `confinement` g++ and the kernel work inside of it. Without one they have this user's rights.
     """
-    begun_s = time.monotonic()
     boundary = confinement.boundary if confinement else None
     gxx.runtime()  # once, before the processes ask for it
+    begun_s = time.monotonic()
     unseen = unseen_in(subject.unseen, shift=subject.shift)
     try:
         library = gxx.build(subject.source, name=subject.name, sees_all=True, boundary=boundary)

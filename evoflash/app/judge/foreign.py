@@ -31,7 +31,7 @@ from evoflash.sandbox.boundary import found_boundary
 
 Stage = Literal["check", "smoke", "time"]
 STAGES: tuple[Stage, ...] = ("check", "smoke", "time")
-_RUNS = {"check": 2, "smoke": 3, "time": 3}  # of each shape: dense and strided, then without the LSE
+_RUNS = {"check": 2, "smoke": 2, "time": 2}  # of each shape: dense, and strided with another scale
 MEMORY_BYTES = 4 << 30
 
 _ENDLESS = ("TIMEOUT", "LIVELOCK", "DEADLOCK", "hang")

@@ -16,7 +16,7 @@ FRAME = data(__file__, "frame")
 ATTENTION = data(__file__, "attention")
 
 
-def judged(path, text, *, stage="check", timeout_s=60.0, **more):
+def judged(path, text, *, stage="check", timeout_s=240.0, **more):
     path.write_text(text)
     options = JudgeOptions(stage=stage, timeout_s=timeout_s, seed=more.pop("seed", 3), **more)
     return judge_file(path, options, db="unused.db")
