@@ -58,6 +58,7 @@ ground:
                    cache fails
     settings       What a person has set, by environment variables and config files
     home           A person's own folders on this system, or one line where the system knows of no home
+    sandbox/       The sandbox in which text from somebody else is compiled and run
     blame          Notes what of a candidate has begun in a process, for whoever asks what it died of
     errors         The errors that evoflash raises at people
     extras         What pip is asked for to install one of evoflash's extras
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from evoflash.api import ProblemSearch as ProblemSearch
     from evoflash.api import RunInsights as RunInsights
     from evoflash.api import RunReport as RunReport
+    from evoflash.api import SandboxError as SandboxError
     from evoflash.api import SearchComparison as SearchComparison
     from evoflash.api import SearchResult as SearchResult
     from evoflash.api import Step as Step
@@ -117,7 +119,15 @@ if TYPE_CHECKING:
     from evoflash.api import search_each as search_each
     from evoflash.api import verify as verify
 
-_ERRORS = ("DeviceError", "EvoflashError", "NoKernelError", "StoreError", "TemplateError", "UsageError")
+_ERRORS = (
+    "DeviceError",
+    "EvoflashError",
+    "NoKernelError",
+    "SandboxError",
+    "StoreError",
+    "TemplateError",
+    "UsageError",
+)
 _RECORDS = (
     *("Kernel", "KernelCheck", "KernelComparison", "KernelVerification", "Leaderboard", "Problem"),
     *("ProblemSearch", "RunInsights", "RunReport", "SearchComparison", "SearchResult", "Step", "Table"),

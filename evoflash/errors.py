@@ -5,6 +5,7 @@ EvoflashError             exit 1   a stated failure
 ├── NoKernelError         exit 3   a search ended without a correct kernel
 ├── DeviceError           exit 4   no usable GPU, driver, toolkit or host compiler
 │   └── CacheError        exit 4   the kernel cache cannot be written, or nothing can be run from it
+├── SandboxError          exit 5   nothing here can keep somebody else's kernel in
 ├── TemplateError         exit 1   a kernel template or its header is malformed
 └── StoreError            exit 1   the database cannot be opened, read or written
 
@@ -46,6 +47,12 @@ class DeviceError(EvoflashError):
 
 class CacheError(DeviceError):
     """The kernel cache cannot be written, or is where no program may be run from."""
+
+
+class SandboxError(EvoflashError):
+    """Nothing on this machine can keep somebody else's kernel in."""
+
+    exit_code = 5
 
 
 class TemplateError(EvoflashError):

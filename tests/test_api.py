@@ -21,7 +21,15 @@ from evoflash.errors import DeviceError, NoKernelError, StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.space import Genome
 
-ERRORS = ("DeviceError", "EvoflashError", "NoKernelError", "StoreError", "TemplateError", "UsageError")
+ERRORS = (
+    "DeviceError",
+    "EvoflashError",
+    "NoKernelError",
+    "SandboxError",
+    "StoreError",
+    "TemplateError",
+    "UsageError",
+)
 _LOADERS = ("load_family", "parse_problem")
 FIRST = [name for name in evoflash.__all__ if name[0].islower() and name not in _LOADERS]
 

@@ -13,6 +13,8 @@ from evoflash.app import best as answer
 from evoflash.app import evaluate as evaluating
 from evoflash.app.evaluate import GenomeRequest, of_name
 from evoflash.app.export import write_evaluated
+from evoflash.app.judge.answer import KernelAnswer
+from evoflash.app.judge.foreign import JudgeOptions, Stage, is_foreign, judge_file
 from evoflash.app.leaderboard import ranked_kernels
 from evoflash.app.mix import WeightedProblem, read_problems
 from evoflash.app.recordings import compare_strategies
@@ -232,14 +234,23 @@ def evaluate(
     problem: str | Problem | None = None,
     gpu: str | None = None,
     evaluator: str | None = None,
+    stage: Stage = "time",
+    seed: int | None = None,
+    timeout: float = 120.0,
+    unsafe: bool = False,
     db: str | None = None,
-) -> Kernel:
+) -> Kernel | KernelAnswer:
     """Check and time one given genome, and store the outcome; one that fails is a Kernel with its reason.
 
     `what` is a family's name together with `values` (the first value of each gene that is left out), an id
     or its first digits, a JSON file, an exported .cu file, or a Kernel. `problem` and `gpu` override what
     it was made for. Measured where the GPU is present, else checked by the emulator and estimated.
     UsageError for values that are not valid together.
+
+    A path of somebody's .cu, of an edited export or of a solution's JSON is judged in a sandbox instead, and
+    is a KernelAnswer, whose `as_dict()` is what `evoflash evaluate --json` prints: `status`, `score`,
+    `findings`, `text_feedback`. `stage`, `seed` (its hidden shapes; drawn anew where there is none),
+    `timeout` in seconds and `unsafe` are for these. SandboxError where there is no sandbox.
 
     >>> import evoflash
     >>> kernel = evoflash.evaluate("flash_wmma", {}, gpu="l4")
@@ -248,6 +259,9 @@ def evaluate(
     """
     where = db or default_database()
     text = text_of_problem(problem)
+    if values is None and not isinstance(what, Kernel) and is_foreign(Path(what)):
+        options = JudgeOptions(text, gpu, stage, seed, timeout, unsafe)
+        return judge_file(Path(what), options, db=where)
     if isinstance(what, Kernel):
         known = what
         subject = GenomeRequest(known.family, known.values, text or known.problem, gpu or known.gpu)

@@ -13,6 +13,7 @@ is to be said on the way goes through notices.
     evaluate     Takes given genomes through every check to their times, and stores them as a run
     export       Writes a kernel in one of the kinds of evoflash/exports/ and names the commands that do
     insights     What a run has learnt of values, failures and operators, in sentences with numbers
+    judge/       Judges kernels of anybody's for programs that write them
     known        Finds the genome of an id or of its first digits, what is known of it, and what a run failed
                  at
     ladder       Evaluates eight named kernels, from scalar code to tensor cores, one after the other

@@ -23,6 +23,8 @@ from evoflash.errors import DeviceError, EvoflashError
 from evoflash.kernels.cached_files import is_whole_library, seal_library
 from evoflash.kernels.ef_layer import made_headers, wgmma_shapes
 from evoflash.paths import DEVICE, EMU, cache_dir, check_cache_runs, writing_to_cache
+from evoflash.sandbox.boundary import Boundary
+from evoflash.sandbox.process import ProcessLimits, run_inside
 
 # -U_FORTIFY_SOURCE: some distributions add it, and its longjmp and stack checks do not know our stacks.
 _COMMON_FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-U_FORTIFY_SOURCE")
@@ -53,6 +55,7 @@ _SEEN_FROM_11 = ("--param=tsan-distinguish-volatile=1",)
 # The line that each primitive is given becomes a number that knows the calls that led to it.
 _CALLERS = ("-D__builtin_LINE()=::efemu::site(__builtin_LINE())",)
 _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
+_MOST_COMPILING_S, _MOST_COMPILING_BYTES = 60.0, 2 << 30  # for a text of somebody else
 _NO_TEMPORARY = "Cannot create temporary file"
 # The runtime's files that run at every access and every switch of threads: one unit, so that they are
 # inlined into each other.
@@ -146,12 +149,20 @@ def _compile_unit(text: str, made: str, log: "Future[str]") -> None:
         log.set_exception(error)
 
 
-def build(source: str, *, name: str, tells_callers: bool = False, sees_all: bool = False) -> Path:
+def build(
+    source: str,
+    *,
+    name: str,
+    tells_callers: bool = False,
+    sees_all: bool = False,
+    boundary: Boundary | None = None,
+) -> Path:
     """The shared library of a rendered kernel, from the cache if it is there. Raises KernelBuildError.
 
     `name` is a file name for debuggers to show; reports give lines of `source`. With `tells_callers` a run
     can tell apart the calls that lead to a line (`watched` of the emulator's run()). With `sees_all` the
-    emulator also sees what the text loads and stores without its primitives. Both are slower.
+    emulator also sees what the text loads and stores without its primitives. Both are slower. g++ runs
+    inside of the `boundary`, if there is one: it reads what a text names.
     """
     text = _with_launch_bounds(source)
     version = compiler_version()  # says it where there is no compiler
@@ -161,7 +172,7 @@ def build(source: str, *, name: str, tells_callers: bool = False, sees_all: bool
     if is_whole_library(library):
         return library
     with writing_to_cache():
-        log = _compile(source, text, library, flags)
+        log = _compile(source, text, library, flags, boundary)
     if log:
         raise KernelBuildError(log)
     return library
@@ -212,7 +223,7 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
-def _compile(source: str, text: str, library: Path, flags: tuple[str, ...]) -> str:
+def _compile(source: str, text: str, library: Path, flags: tuple[str, ...], boundary: Boundary | None) -> str:
     """Compile `text`, whose lines are those of `source`, to `library`; "" or the compiler's log.
 
     Others may do the same at once.
@@ -224,7 +235,8 @@ def _compile(source: str, text: str, library: Path, flags: tuple[str, ...]) -> s
     named = str(shown).replace("\\", "\\\\").replace('"', '\\"')
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         product = Path(folder) / library.name
-        log = _gxx(*flags, "-x", "c++", "-", "-o", str(product), text=f'# 1 "{named}"\n{text}')
+        shown_text = f'# 1 "{named}"\n{text}'
+        log = _gxx(*flags, "-x", "c++", "-", "-o", str(product), text=shown_text, boundary=boundary)
         if not log:
             seal_library(product)
             product.replace(library)
@@ -250,15 +262,18 @@ def _with_launch_bounds(text: str) -> str:
     return text
 
 
-def _gxx(*arguments: str, text: str | None = None) -> str:
+def _gxx(*arguments: str, text: str | None = None, boundary: Boundary | None = None) -> str:
     """Run g++ in English, with `text` as its input; "" or, on failure, what it said.
 
     DeviceError when there is no room for what it writes.
     """
     folders = (DEVICE, EMU, made_headers())  # ef_base.h names ../emu/interface.h
     command = ["g++", *(f"-I{folder}" for folder in folders), *arguments]
-    plain = {**os.environ, "LC_ALL": "C"}
-    outcome = subprocess.run(command, input=text, env=plain, capture_output=True, text=True, check=False)
+    if boundary is not None:
+        outcome = _compile_inside(boundary, command, text or "", folders)
+    else:
+        plain = {**os.environ, "LC_ALL": "C"}
+        outcome = subprocess.run(command, input=text, env=plain, capture_output=True, text=True, check=False)
     if any(words in outcome.stderr for words in _NO_SPACE):  # no fault of the text
         raise DeviceError(
             f"g++ cannot write, the disk is full: free space in {cache_dir()} and in the folder for "
@@ -267,6 +282,20 @@ def _gxx(*arguments: str, text: str | None = None) -> str:
     if _NO_TEMPORARY in outcome.stderr:
         raise DeviceError("g++ has no folder for temporary files: set TMPDIR to one that can be written.")
     return outcome.stderr or f"g++ ended with code {outcome.returncode}" if outcome.returncode else ""
+
+
+def _compile_inside(
+    boundary: Boundary, command: list[str], text: str, folders: tuple[Path, ...]
+) -> "subprocess.CompletedProcess[str]":
+    """g++ where it can read its headers and nothing else, and write the folder of its output alone."""
+    program = shutil.which(command[0]) or command[0]
+    place = Path(command[command.index("-o") + 1]).parent
+    limits = ProcessLimits(_MOST_COMPILING_S, _MOST_COMPILING_BYTES)
+    ended = run_inside(boundary, [program, *command[1:]], text=text, read=folders, write=place, limits=limits)
+    if ended.broken_limit:
+        said = f"error: the compiler took more than {ended.broken_limit}, and was ended"
+        return subprocess.CompletedProcess(command, 1, "", said)
+    return subprocess.CompletedProcess(command, ended.exit_code, "", ended.stderr)
 
 
 def _write(path: Path, text: str) -> None:

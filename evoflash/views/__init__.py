@@ -2,6 +2,7 @@
 
 A view decides nothing; what it shows it is given.
 
+    answer       Shows the answer about somebody's kernel as text
     baselines    Shows the libraries' times as tables, one for each workload and protocol
     catalogue    Shows what can be named in an option
     check        Shows what `evoflash check` found, as text in the style of a compiler

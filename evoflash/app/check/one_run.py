@@ -21,6 +21,7 @@ class CaseRun:
     seconds: float  # CPU time in the emulator
     counters: Mapping[str, int]  # of all its launches
     is_judged: bool = False  # by the reference
+    rel_l2: float | None = None  # the error of an output that was judged
     wrong: tuple[str, ...] = ()  # how the result is wrong: a headline, then notes
     written: tuple[OutputArray, ...] = ()
 
@@ -33,6 +34,7 @@ class RunRecord:
     run: EmulatorRun
     inputs: str  # the kind of them; of no meaning for a kernel with arguments of its own
     seconds: float | None  # of CPU time; None where the run's process was lost
+    rel_l2: float | None = None  # the error where the reference judged it
 
     def as_dict(self) -> dict[str, Any]:
         """What was run, and what it took."""
@@ -72,8 +74,9 @@ class OneRun:
 
     def record(self) -> RunRecord:
         """What the report says of it."""
-        seconds = self.ending.value.seconds if self.ending.value else None
-        return RunRecord(name_of(self.case), self.run, self.inputs, seconds)
+        value = self.ending.value
+        seconds, rel_l2 = (value.seconds, value.rel_l2) if value else (None, None)
+        return RunRecord(name_of(self.case), self.run, self.inputs, seconds, rel_l2)
 
 
 def name_of(case: Case) -> str:

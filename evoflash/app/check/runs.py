@@ -8,6 +8,7 @@ layer is not seen.
 
 import itertools
 import os
+import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -17,24 +18,34 @@ from typing import Any
 
 from evoflash import operation as registry
 from evoflash.app.check import lint as compiler_messages
+from evoflash.app.check.confined_runs import ConfinedRuns
 from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
 from evoflash.app.check.lint import unseen_in
 from evoflash.app.check.one_run import CaseRun, OneRun, RunRecord, name_of
 from evoflash.app.check.own_kernel import OutputArray, difference, launch_own, no_numbers
 from evoflash.app.check.subject import Case, KernelUnderTest, WorkloadCase
-from evoflash.emulator.call import EmulatorRun
+from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
-from evoflash.emulator.preflight import CPU_LIMIT_S, EmulatedPlan, cpu_limit_s, emulate_plan
+from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s
 from evoflash.errors import DeviceError
-from evoflash.evaluation import Build, Status
+from evoflash.evaluation import Build, Status, Verdict
 from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.launch import does_not_fit
-from evoflash.operation import Delivery, ExpectedOutputs, Schedule, Workload, operation_of
+from evoflash.operation import (
+    Delivery,
+    ExpectedOutputs,
+    Output,
+    Schedule,
+    TestInput,
+    Workload,
+    operation_of,
+)
+from evoflash.sandbox.boundary import Boundary
 from evoflash.validation.cases import draw_case
-from evoflash.validation.plan import CheckLaunch, single_plan
+from evoflash.validation.plan import CheckLaunch, check_one_by_one, single_plan
 from evoflash.validation.validator import describe_error
 
 _MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
@@ -76,19 +87,33 @@ def _run_once(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> 
         emulation, written = launch_own(library, case.launch, case.arguments, run)
         return _ran((emulation,), written=written)
     inputs, expected = draw_case(case.workload, inputs_name, run.seed)
-    plan = single_plan(case.workload, CheckLaunch(inputs, run.without, run.is_strided), expected)
-    # Half an output says nothing.
-    found = emulate_plan(library, case.launches, plan, run, stops=lambda report: advice(report.kind).stops)
-    wrong = () if found.verdict is None or found.verdict.passed else _wrong(case, expected, found)
-    return _ran(found.emulations, wrong=wrong, is_judged=found.verdict is not None)
+    emulations, output = run_call(library, case.launches, case.workload, inputs, run)
+    return judged_run(case, expected, inputs, emulations, output)
 
 
-def _wrong(case: WorkloadCase, expected: ExpectedOutputs, found: EmulatedPlan) -> tuple[str, ...]:
-    assert found.verdict is not None, "it was judged"
-    reason = found.verdict.reason
+def judged_run(
+    case: WorkloadCase,
+    expected: ExpectedOutputs,
+    inputs: TestInput,
+    emulations: Sequence[Emulation],
+    output: Output,
+) -> CaseRun:
+    """A run whose output is compared with the right one, unless a report says that it is but half of one."""
+    if any(advice(report.kind).stops for part in emulations for report in part.reports):
+        return _ran(emulations)
+    plan = single_plan(case.workload, CheckLaunch(inputs), expected)
+    verdict = check_one_by_one(plan, lambda _: output)
+    wrong = () if verdict.passed else _wrong(case, expected, verdict, output)
+    return replace(_ran(emulations, wrong=wrong, is_judged=True), rel_l2=verdict.rel_l2)
+
+
+def _wrong(
+    case: WorkloadCase, expected: ExpectedOutputs, verdict: Verdict, output: Output
+) -> tuple[str, ...]:
+    reason = verdict.reason
     if reason.startswith("lse "):
         return (f"the result is wrong: {reason}",)
-    worst, extent = describe_error(case.workload, expected, found.outputs[0])
+    worst, extent = describe_error(case.workload, expected, output)
     return f"the result is wrong: {worst}", extent, f"the gate that it fails: {reason}"
 
 
@@ -264,21 +289,43 @@ def plan(
     return tuple(planned)
 
 
-def check_kernel(subject: KernelUnderTest, *, runs: int, seed: int) -> CheckReport:
-    """Everything that `runs` runs of each case and the compilers find. DeviceError without g++."""
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """Where somebody else's kernel is compiled and run: inside of what, how long, and in how much memory."""
+
+    boundary: Boundary
+    seconds: float
+    memory_bytes: int
+
+
+def check_kernel(
+    subject: KernelUnderTest, *, runs: int, seed: int, confinement: Confinement | None = None
+) -> CheckReport:
+    """Everything that `runs` runs of each case and the compilers find. DeviceError without g++.
+
+    With a `confinement` g++ and the kernel work inside of it. Without one they have this user's rights.
+    """
+    boundary = confinement.boundary if confinement else None
     gxx.runtime()  # once, before the processes ask for it
+    begun_s = time.monotonic()
     unseen = unseen_in(subject.unseen, shift=subject.shift)
     try:
-        library = gxx.build(subject.source, name=subject.name, sees_all=True)
+        library = gxx.build(subject.source, name=subject.name, sees_all=True, boundary=boundary)
     except gxx.KernelBuildError as error:
         refused = compiler_messages.from_gcc(error.log, file=f"{subject.name}.cu", shift=subject.shift)
         path = subject.path or Path(f"{subject.name}.cu")
         return CheckReport(subject, path, (), (*unseen, *refused), None, subject.notes, NOTHING)
-    build, compiled, notes = _compile(subject)
+    build, compiled, notes = _compile(subject, is_foreign=confinement is not None)
     to_run = _to_run(subject, build, runs=runs, seed=seed)
-    ran = _run_all(library, to_run)
+    if confinement is None:
+        ran = _run_all(library, to_run)
+    else:
+        deadline_s = begun_s + confinement.seconds
+        confined = ConfinedRuns(confinement.boundary, deadline_s, judged_run, confinement.memory_bytes)
+        ran = confined.run_all(library, to_run, processes=_processes(len(to_run)))
     if len(ran) < len(to_run):
-        notes = (*notes, f"{len(to_run) - len(ran)} runs were not made after one that does not end.")
+        why = "after one that does not end" if any(one.is_endless for one in ran) else "for want of time"
+        notes = (*notes, f"{len(to_run) - len(ran)} runs were not made {why}.")
     found = findings_of(subject, ran)
     known = {(finding.kind, finding.line) for finding in found}
     unseen = tuple(finding for finding in unseen if (finding.kind, finding.line) not in known)
@@ -312,9 +359,13 @@ def _to_run(
     return to_run
 
 
+def _processes(runs: int) -> int:
+    return min(-(-runs // _RUNS_OF_A_PROCESS), os.cpu_count() or 1, _MOST_PROCESSES)
+
+
 def _run_all(library: Path, to_run: Sequence[tuple[Case, EmulatorRun, str]]) -> list[OneRun]:
     """The runs that were made: those that have not begun when one turns out to be endless are left out."""
-    processes = min(-(-len(to_run) // _RUNS_OF_A_PROCESS), os.cpu_count() or 1, _MOST_PROCESSES)
+    processes = _processes(len(to_run))
     ran: list[OneRun] = []
     with IsolatedPool(processes) as pool:
         under_way: deque[tuple[tuple[Case, EmulatorRun, str], Future[Ending[CaseRun]]]] = deque()
@@ -364,10 +415,14 @@ def _launches_that_do_not_fit(subject: KernelUnderTest, build: Build | None) -> 
     return [Finding("cannot-launch", text) for text in texts]
 
 
-def _compile(subject: KernelUnderTest) -> tuple[Build | None, tuple[Finding, ...], tuple[str, ...]]:
+def _compile(
+    subject: KernelUnderTest, *, is_foreign: bool
+) -> tuple[Build | None, tuple[Finding, ...], tuple[str, ...]]:
     """What NVRTC and ptxas make of the text for the GPU; without NVRTC a note says so."""
     if subject.candidate is None:
         return None, (), ()
+    if is_foreign and subject.unseen:  # NVRTC runs in this process, and reads what a text includes
+        return None, (), ("ptxas was not asked about a text that holds what the emulator does not see.",)
     try:
         build = compile_candidate(subject.candidate)
     except DeviceError as error:

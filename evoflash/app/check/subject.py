@@ -69,6 +69,7 @@ class KernelUnderTest:
     shift: int = 0
     unseen: tuple[Refusal, ...] = ()  # what the emulator cannot see
     notes: tuple[str, ...] = ()  # what the reader should know about what was checked
+    problem: str = ""  # what it computes, where that is known
 
 
 def of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[KernelUnderTest, ...]:
@@ -162,6 +163,7 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Ker
         shown=text,
         unseen=unseen_lines(text),
         notes=notes,
+        problem=str(parse_problem(problem or kernel.problem)) if problem or kernel.problem else "",
     )
 
 
@@ -188,6 +190,34 @@ def _cases(
     workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads, whole_groups=True)
     cases = tuple(WorkloadCase(w, (kernel.launch(w),)) for w in workloads)
     return keys[0] if gpu else None, cases, notes
+
+
+def hidden_cases(path: Path, problem: str | None, *, seed: int) -> tuple[WorkloadCase, ...]:
+    """Small workloads that are drawn for a file's kernel, besides those that follow from its tiles; none for
+    one that says nothing of its problem.
+    """
+    text = read_text(path)
+    if is_exported(path, text):
+        words = export_words(text, path)
+        assert words is not None, "it is exported"
+        genome, what, gpu = genome_of_words(words, problem=problem)
+        (key, *_), family = what.compile_keys(gpu.arch), load_family(genome.family)
+        loop = family.loop(family.names(genome.as_dict(), key, gpu))
+        drawn = _drawn_workloads(key, loop, seed)
+        return tuple(WorkloadCase(each, family.launches(genome, each, gpu)) for each in drawn)
+    kernel = read_kernel_file(path, text)
+    if kernel.loop is None:
+        return ()
+    (key, *_) = parse_problem(problem or kernel.problem).compile_keys("")
+    return tuple(
+        WorkloadCase(each, (kernel.launch(each),)) for each in _drawn_workloads(key, kernel.loop, seed)
+    )
+
+
+def _drawn_workloads(key: CompileKey, loop: Loop, seed: int) -> tuple[Workload, ...]:
+    draw = operation_of(key).drawn_runs
+    runs = draw(key, loop, seed=seed) if draw is not None else ()
+    return tuple(dict.fromkeys(run.workload for run in runs))
 
 
 def candidate_of(genome: Genome, text: str, key: CompileKey) -> Candidate:
@@ -231,6 +261,7 @@ def of_export(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Kern
         shown=text,
         shift=before - head.count("\n") - _INCLUDE.count("\n"),
         unseen=unseen_lines(source),
+        problem=str(now[1]),
         notes=(
             *_notes(path, text, edits, export_kernel(*was, prefix=words.prefix, claims=words.claims)),
             *rendered.notes,

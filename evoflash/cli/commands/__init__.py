@@ -9,7 +9,7 @@ config            `evoflash config` shows which settings hold, and where each co
 dashboard         `evoflash dashboard` shows a run as an Optuna study in optuna-dashboard
 db                `evoflash db check` says whether a database is whole
 doctor            `evoflash doctor` says what this machine lacks, and whether it can be trusted
-evaluate          `evoflash evaluate` takes a given genome through every check to its time
+evaluate          `evoflash evaluate` takes a given kernel through every check to its time
 export            `evoflash export` writes any known genome as files that need no evoflash
 families          `evoflash families` shows the kernel families, their params and checks
 gpus              `evoflash gpus` lists the GPUs that evoflash knows and marks the one present

@@ -1,0 +1,285 @@
+"""Has the runs of somebody else's kernel made in a sandbox, and judges here what they answer.
+
+The inputs go in, the outputs come out as bytes, of which nothing is believed but their length; the right
+answers never leave this process. Loads nothing of the kernel.
+"""
+
+import os
+import pickle
+import shutil
+import signal
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from json import JSONDecodeError, loads
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evoflash.app.check import confined_worker
+from evoflash.app.check.confined_worker import HEAD, ConfinedRequest, outputs_of
+from evoflash.app.check.findings import KINDS
+from evoflash.app.check.one_run import CaseRun, OneRun
+from evoflash.app.check.own_kernel import OutputArray
+from evoflash.app.check.subject import Case, OwnCase, WorkloadCase
+from evoflash.emulator.call import EmulatorRun
+from evoflash.emulator.launch import Emulation, EmulatorReport, Site
+from evoflash.errors import UsageError
+from evoflash.evaluation import Status
+from evoflash.isolation import Ending
+from evoflash.kernels import gxx
+from evoflash.kernels.ef_layer import made_headers
+from evoflash.numerics import ARRAY_TYPES
+from evoflash.operation import ExpectedOutputs, Output, TestInput, operation_of
+from evoflash.paths import cache_dir
+from evoflash.sandbox.boundary import Boundary
+from evoflash.sandbox.process import ConfinedProcess
+from evoflash.validation.cases import draw_case
+
+ToRun = tuple[Case, EmulatorRun, str]
+JudgedRun = Callable[[WorkloadCase, ExpectedOutputs, TestInput, Sequence[Emulation], Output], CaseRun]
+
+_FRAME = struct.Struct("<qQ")  # a run's exit code, and how many bytes it answers
+_MOST_ANSWER = 1 << 30
+_MOST_WORDS = 2000  # characters of a report
+_START_S = 60.0  # for Python and NumPy on a slow disk
+
+
+class _NoAnswerError(Exception):
+    """What came is no answer of a run; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfinedRuns:
+    """How runs are made: inside of what, until when (of time.monotonic()), and who judges an output."""
+
+    boundary: Boundary
+    deadline_s: float
+    judged_run: JudgedRun
+    memory_bytes: int
+
+    def run_all(self, library: Path, to_run: Sequence[ToRun], *, processes: int) -> list[OneRun]:
+        """The runs that were made, in order: none begins after one that does not end, or too late."""
+        waiting = deque(enumerate(to_run))
+        ran: dict[int, OneRun] = {}
+        errors: list[BaseException] = []
+
+        def serve() -> None:
+            try:
+                self._serve(library, waiting, ran)
+            except BaseException as error:
+                errors.append(error)
+                waiting.clear()
+
+        threads = [threading.Thread(target=serve, name="evoflash-runs") for _ in range(processes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return [ran[at] for at in sorted(ran)]
+
+    def _serve(self, library: Path, waiting: "deque[tuple[int, ToRun]]", ran: dict[int, OneRun]) -> None:
+        worker: _Worker | None = None
+        try:
+            while True:
+                try:
+                    at, (case, run, inputs) = waiting.popleft()
+                except IndexError:
+                    return
+                if worker is None or not worker.is_alive:
+                    if worker is not None:
+                        worker.close()
+                    worker = _Worker(self, library)
+                ending = worker.make(case, run, inputs)
+                ran[at] = OneRun(case, run, inputs, ending)
+                if ran[at].is_endless:
+                    waiting.clear()
+        finally:
+            if worker is not None:
+                worker.close()
+
+
+class _Worker:
+    """A process in the sandbox, and the folder that is its own."""
+
+    def __init__(self, runs: ConfinedRuns, library: Path) -> None:
+        self._runs, self.is_alive = runs, True
+        self._folder = tempfile.TemporaryDirectory(prefix="evoflash-")
+        self._own = Path(self._folder.name)
+        scratch, shown = self._own / "tmp", self._own / "kernel"
+        scratch.mkdir()
+        shown.mkdir()
+        os.chmod(scratch, 0o777)  # whoever it is inside
+        os.chmod(self._own, 0o755)
+        self._library = shown / library.name
+        shutil.copyfile(library, self._library)
+        runtime = gxx.runtime()
+        self._process = ConfinedProcess(
+            runs.boundary,
+            [sys.executable, "-s", "-m", confined_worker.__name__, str(cache_dir())],
+            read=(shown, runtime.parent, made_headers()),
+            write=scratch,
+            memory_bytes=runs.memory_bytes,
+        )
+        self._begun_s = time.monotonic()
+
+    def make(self, case: Case, run: EmulatorRun, inputs_name: str) -> Ending[CaseRun]:
+        """One run; a process that dies in it is not used again."""
+        launches = len(case.launches) if isinstance(case, WorkloadCase) else 1
+        limit_s = launches * run.cpu_limit_s
+        inputs = expected = None
+        if isinstance(case, WorkloadCase):
+            inputs, expected = draw_case(case.workload, inputs_name, run.seed)
+        request = pickle.dumps(ConfinedRequest(self._library, case, run, inputs, limit_s))
+        waits = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        now = time.monotonic()
+        deadline_s = min(now + limit_s * waits + _START_S, max(self._runs.deadline_s, now))
+        self._process.send(len(request).to_bytes(8, "little") + request)
+        head = self._process.receive(_FRAME.size, deadline_s)
+        if head is None:
+            return self._ending_of_loss(deadline_s)
+        code, size = _FRAME.unpack(head)
+        answer = self._process.receive(size, deadline_s) if size <= _MOST_ANSWER else None
+        if answer is None:
+            return self._ending_of_loss(deadline_s)
+        if code != 0:
+            return _death(code)
+        try:
+            return Ending(self._read(answer, case, run, inputs, expected))
+        except _NoAnswerError as error:
+            return Ending(None, Status.RUNTIME, f"what the kernel's process answers is no run: {error}")
+
+    def _ending_of_loss(self, deadline_s: float) -> Ending[CaseRun]:
+        self.is_alive = False
+        if self._process.broken_limit:
+            return Ending(None, Status.RUNTIME, f"it took more than {self._process.broken_limit}")
+        if time.monotonic() >= deadline_s:
+            is_over = deadline_s >= self._runs.deadline_s
+            late = "the time for all runs was over" if is_over else "no answer in time"
+            return Ending(None, Status.TIMEOUT, f"{late}; its process was killed")
+        return Ending(None, Status.RUNTIME, "the process in the sandbox ended")
+
+    def _read(
+        self,
+        answer: bytes,
+        case: Case,
+        run: EmulatorRun,
+        inputs: TestInput | None,
+        expected: ExpectedOutputs | None,
+    ) -> CaseRun:
+        head, body = _parts(answer)
+        if isinstance(error := head.get("error"), str):
+            raise UsageError(error[:500])
+        try:
+            emulations = [_emulation(each) for each in head["emulations"]]
+            told = head["outputs"]
+            if isinstance(case, OwnCase):
+                return _own_run(case, emulations, told, body)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise _NoAnswerError(f"{type(error).__name__} in its head") from None
+        assert inputs is not None, "they were drawn"
+        assert expected is not None, "it was computed"
+        output = _output(case, run, body)
+        return self._runs.judged_run(case, expected, inputs, emulations, output)
+
+    def close(self) -> None:
+        self._process.close()
+        self._folder.cleanup()
+
+
+def _death(code: int) -> Ending[CaseRun]:
+    if -code in (signal.SIGXCPU, signal.SIGKILL):
+        return Ending(None, Status.TIMEOUT, f"its process died of signal {-code}: it used its CPU time up")
+    said = f"died of signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return Ending(None, Status.RUNTIME, f"the process {said}")
+
+
+def _parts(answer: bytes) -> tuple[dict[str, Any], memoryview]:
+    if len(answer) < HEAD.size:
+        raise _NoAnswerError("it is too short")
+    head_size, body_size = HEAD.unpack_from(answer)
+    if len(answer) != HEAD.size + head_size + body_size:
+        raise _NoAnswerError("its parts do not have the lengths that it says")
+    try:
+        head = loads(answer[HEAD.size : HEAD.size + head_size])
+    except (JSONDecodeError, UnicodeDecodeError, RecursionError):
+        raise _NoAnswerError("its head is no JSON") from None
+    if not isinstance(head, dict):
+        raise _NoAnswerError("its head is no table")
+    return head, memoryview(answer)[HEAD.size + head_size :]
+
+
+def _emulation(told: dict[str, Any]) -> Emulation:
+    """What the emulator said, in the types that it says it in."""
+    return Emulation(
+        reports=tuple(map(_report, told["reports"])),
+        counters={str(name): int(count) for name, count in told["counters"].items()},
+        sites=tuple(
+            Site(int(each["line"]), str(each["op"]), *(int(each[n]) for n in ("requests", "actual", "ideal")))
+            for each in told["sites"]
+        ),
+        seconds=float(told["seconds"]),
+    )
+
+
+def _report(told: dict[str, Any]) -> EmulatorReport:
+    kind = str(told["kind"])
+    return EmulatorReport(
+        kind if kind in KINDS else "crash",
+        line=int(told["line"]),
+        line2=int(told["line2"]),
+        count=int(told["count"]),
+        message=str(told["message"])[:_MOST_WORDS],
+        callers=tuple(int(line) for line in told["callers"]),
+        callers2=tuple(int(line) for line in told["callers2"]),
+    )
+
+
+def _output(case: WorkloadCase, run: EmulatorRun, body: memoryview) -> Output:
+    specs = {spec.name: spec for spec in operation_of(case.workload).tensors(case.workload)}
+    arrays, at = {}, 0
+    for name in outputs_of(case, run):
+        array, at = _array(body, at, specs[name].shape, ARRAY_TYPES[specs[name].dtype])
+        arrays[name] = array
+    if at != len(body):
+        raise _NoAnswerError("its arrays do not have the sizes of the outputs")
+    return Output(arrays)
+
+
+def _array(body: memoryview, at: int, shape: tuple[int, ...], kind: Any) -> tuple[Any, int]:
+    dtype = np.dtype(kind)
+    end = at + int(np.prod(shape)) * dtype.itemsize
+    if end > len(body):
+        raise _NoAnswerError("its arrays do not have the sizes of the outputs")
+    return np.frombuffer(body[at:end], dtype).reshape(shape).copy(), end
+
+
+def _array_type(dtype: str) -> str:
+    """NumPy's name of a type as the comment in a kernel's file says it; bfloat16 is stored as patterns."""
+    return "u2" if dtype == "bf16" else f"{dtype[0]}{int(dtype[1:]) // 8}"
+
+
+def _own_run(case: OwnCase, emulations: Sequence[Emulation], told: Any, body: memoryview) -> CaseRun:
+    wanted = [each for each in case.arguments if each.is_output and each.shape is not None]
+    written, at = list[OutputArray](), 0
+    for argument, said in zip(wanted, told, strict=True):
+        assert argument.shape is not None, "it is an array"
+        values, at = _array(body, at, argument.shape, _array_type(argument.dtype))
+        poisoned, is_changed = int(said["poisoned"]), said["is_changed"] is True
+        written.append(OutputArray(argument.name, argument.dtype, values, poisoned, is_changed))
+    (emulation,) = emulations
+    return CaseRun(
+        reports=emulation.reports,
+        sites=emulation.sites,
+        seconds=emulation.seconds,
+        counters=emulation.counters,
+        written=tuple(written),
+    )

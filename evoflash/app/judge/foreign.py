@@ -1,0 +1,198 @@
+"""Judges a kernel file of anybody's: compiled and emulated in a sandbox, timed where there is a GPU.
+
+Shapes and seeds are drawn anew for each answer unless a seed is given, so that nobody can write a kernel for
+them. Stores nothing, and prints nothing.
+"""
+
+import secrets
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from evoflash.app.check.findings import Finding
+from evoflash.app.check.runs import CheckReport, Confinement, check_kernel
+from evoflash.app.check.subject import (
+    KernelUnderTest,
+    WorkloadCase,
+    edits_in,
+    hidden_cases,
+    is_exported,
+    named_kernels,
+)
+from evoflash.app.judge.answer import AnswerStatus, KernelAnswer, refusal
+from evoflash.app.judge.sources import RefusedError, SubmittedText, is_solution, read_submission
+from evoflash.app.judge.timing import NotTimedError, is_gpu_here, time_beside_baseline
+from evoflash.errors import UsageError
+from evoflash.notices import count_of
+from evoflash.sandbox.boundary import found_boundary
+
+Stage = Literal["check", "smoke", "time"]
+STAGES: tuple[Stage, ...] = ("check", "smoke", "time")
+_RUNS = {"check": 2, "smoke": 2, "time": 2}  # of each shape: dense, and strided with another scale
+MEMORY_BYTES = 4 << 30
+
+_ENDLESS = ("TIMEOUT", "LIVELOCK", "DEADLOCK", "hang")
+_BROKEN = ("crash", "cannot-launch", "divergence", "stack-overflow", "divide-by-zero", "named-barrier")
+_OUT_OF_PLACE = ("OOB-", "misaligned-", "array-bounds", "write-to-input", "foreign-local")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeOptions:
+    """What is asked about a kernel, and how long it may take. `seed` None: one is drawn."""
+
+    problem: str | None = None
+    gpu: str | None = None
+    stage: Stage = "time"
+    seed: int | None = None
+    timeout_s: float = 120.0
+    is_unsafe: bool = False
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a file is judged as somebody's kernel, rather than as a genome that it names: a .cu but an
+    export that nobody edited, a solution's JSON, or Python.
+    """
+    if path.suffix == ".json":
+        return is_solution(path)
+    if path.suffix != ".cu":
+        return path.suffix == ".py"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return not is_exported(path, text) or edits_in(path, text) > 0
+
+
+def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
+    """The answer about a kernel file. UsageError where it cannot be read or says nothing of its launch,
+    SandboxError where nothing can keep it in.
+    """
+    begun_s = time.monotonic()
+    boundary = found_boundary(is_unsafe=options.is_unsafe)
+    try:
+        submitted = read_submission(path)
+    except RefusedError as error:
+        return refusal(str(path), str(error), seconds=time.monotonic() - begun_s)
+    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
+    subject = _subject(submitted, options, seed=seed, db=db)
+    confinement = Confinement(boundary, options.timeout_s, MEMORY_BYTES)
+    report = check_kernel(subject, runs=_RUNS[options.stage], seed=seed, confinement=confinement)
+    answer = _answer(submitted, subject, report, options)
+    answer = replace(answer, sandbox=boundary.kind, seed=seed)
+    if answer.is_correct and options.stage == "time":
+        answer = _with_time(answer, submitted, path, options, seed=seed, db=db)
+    return replace(answer, seconds=time.monotonic() - begun_s)
+
+
+def _subject(submitted: SubmittedText, options: JudgeOptions, *, seed: int, db: str) -> KernelUnderTest:
+    """The kernel with its shapes, and, but for a first look, with others that were drawn."""
+    with tempfile.TemporaryDirectory(prefix="evoflash-") as folder:
+        path = submitted.path
+        if submitted.shown != str(path):  # an entry of a JSON file
+            path = Path(folder) / Path(path).name
+            path.write_text(submitted.text, encoding="utf-8")
+        (subject, *others) = named_kernels(
+            str(path), None, [], problem=options.problem, gpu=options.gpu, db=db
+        )
+        if others:
+            raise UsageError(f"{submitted.shown} stands for several kernels: name one workload by --problem.")
+        hidden = () if options.stage == "check" else hidden_cases(path, options.problem, seed=seed)
+    return replace(subject, path=Path(submitted.shown), cases=(*subject.cases, *hidden))
+
+
+def _answer(
+    submitted: SubmittedText, subject: KernelUnderTest, report: CheckReport, options: JudgeOptions
+) -> KernelAnswer:
+    lines = subject.shown.splitlines()
+    status, reason = _status(report)
+    judged = [record for record in report.runs if record.rel_l2 is not None]
+    worst = max(judged, key=lambda record: record.rel_l2 or 0.0, default=None)
+    workloads = [case.workload for case in subject.cases if isinstance(case, WorkloadCase)]
+    return KernelAnswer(
+        file=submitted.shown,
+        sha256=submitted.sha256,
+        status=status,
+        reason=reason,
+        rung="compile" if status == "compile_error" else "preflight",
+        problem=options.problem or subject.problem or (str(workloads[0]) if workloads else None),
+        gpu=subject.gpu.name if subject.gpu else None,
+        findings=tuple(finding.as_dict(lines) for finding in report.findings),
+        worst={"shape": worst.case, "rel_l2": worst.rel_l2} if worst else None,
+        checks=len(judged),
+        notes=(*report.notes, *report.coverage.left_open),
+    )
+
+
+def _status(report: CheckReport) -> tuple[AnswerStatus, str]:
+    """The one word for all findings, and the line that says why."""
+    errors = [finding for finding in report.findings if finding.severity == "error"]
+    if not errors:
+        return _status_without_errors(report)
+    status, finding = min(((_status_of(each), each) for each in errors), key=lambda it: _ORDER.index(it[0]))
+    more = f" (and {count_of(len(errors) - 1, 'other error')})" if len(errors) > 1 else ""
+    place = f"line {finding.line}: " if finding.line else ""
+    return status, f"{place}{finding.kind}: {finding.message}{more}"
+
+
+def _status_without_errors(report: CheckReport) -> tuple[AnswerStatus, str]:
+    if any(finding.kind in ("schedule-dependent", "unwritten-output") for finding in report.findings):
+        (first, *_) = (f for f in report.findings if f.kind in ("schedule-dependent", "unwritten-output"))
+        return "incorrect", f"{first.kind}: {first.message}"
+    if any(record.rel_l2 is not None for record in report.runs):
+        return "correct", ""
+    if not report.runs:
+        return "timeout", "no run was made in the time that there is"
+    if report.coverage.compared:
+        return "refused", (
+            "no error was found, but nothing says what its numbers should be: name a problem in its comment, "
+            'as in attention = { problem = "mission" }'
+        )
+    return "incorrect", "it changed no output, so nothing was compared"
+
+
+# What says more about a kernel comes first.
+_ORDER: Sequence[AnswerStatus] = (
+    *("compile_error", "hack", "refused", "timeout", "runtime_error", "incorrect", "correct"),
+)
+
+
+def _status_of(finding: Finding) -> AnswerStatus:
+    kind = finding.kind
+    if kind in ("compile", "nvrtc"):
+        return "compile_error"
+    if kind == "kept-state":
+        return "hack"
+    if kind in ("unseen", "emulator-limit"):
+        return "refused"
+    if kind in _ENDLESS:
+        return "timeout"
+    if kind in _BROKEN or kind.startswith(_OUT_OF_PLACE):
+        return "runtime_error"
+    return "incorrect"
+
+
+def _with_time(
+    answer: KernelAnswer,
+    submitted: SubmittedText,
+    path: Path,
+    options: JudgeOptions,
+    *,
+    seed: int,
+    db: str,
+) -> KernelAnswer:
+    """With its time, where the GPU is here; what is wrong on the GPU is wrong."""
+    if not is_gpu_here(options.gpu):
+        return replace(answer, notes=(*answer.notes, "no GPU here: no time, and no check on one."))
+    if submitted.shown != str(path):
+        return replace(answer, notes=(*answer.notes, "a solution's kernel is not timed: submit its .cu."))
+    try:
+        found: Any = time_beside_baseline(path, problem=options.problem, seed=seed, db=db)
+    except NotTimedError as error:
+        status: AnswerStatus = "incorrect" if error.is_wrong else "correct"
+        notes = (*answer.notes, f"not timed: {error}")
+        return replace(answer, status=status, reason=str(error) if error.is_wrong else "", notes=notes)
+    timing, floor_us, gpu = found
+    return replace(answer, timing=timing, floor_us=floor_us, gpu=gpu, basis="measured", rung="done")

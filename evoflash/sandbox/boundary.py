@@ -1,0 +1,136 @@
+"""Says how a command is run so that it can harm nothing: by bubblewrap, or by Landlock and seccomp.
+
+Inside there is no network; the system's programs and what the command must read are there to be read, one
+folder and a /tmp of its own to be written; the environment is empty. The limit on memory is held from outside
+(process.py). Starts nothing but a trial.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from evoflash.errors import SandboxError
+from evoflash.sandbox import confinement
+
+Kind = Literal["bubblewrap", "landlock", "none"]
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_LOADER = ("/etc/ld.so.cache", "/etc/alternatives")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+_LIMITS = {"file_bytes": 1 << 30, "files": 256, "processes": 64, "cpu_s": 600}
+_PACKAGE = Path(__file__).resolve().parents[1]
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+# One thread each for NumPy; and our package, which need not be installed where Python looks.
+_FOR_PYTHON = {
+    "PYTHONPATH": str(_PACKAGE.parent),
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+_TRIAL_S = 20.0
+_LAUNCHER = str(Path(confinement.__file__))
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """One way of keeping a command in."""
+
+    kind: Kind
+
+    def command(self, argv: Sequence[str], *, read: Sequence[Path] = (), write: Path) -> list[str]:
+        """The command line that runs `argv` inside; it may read the system, Python and `read`, and write
+        `write`, which is its TMPDIR too, at the same paths as outside.
+        """
+        if self.kind == "none":
+            return list(argv)
+        readable = [*_python_folders(), *map(str, read)]
+        told = {
+            "landlock": self.kind == "landlock",
+            "read": [*_SYSTEM, *_LOADER, *readable],
+            "write": [*_DEVICES, str(write)],
+            "names": [str(_PACKAGE.parent)],  # where Python looks for the package
+            "limits": _LIMITS,
+        }
+        inner = [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(told), "--", *argv]
+        return inner if self.kind == "landlock" else [*_bubblewrap(readable, write), *inner]
+
+    def environment(self, write: Path) -> dict[str, str]:
+        """All that the command finds in its environment."""
+        if self.kind == "none":
+            return {**os.environ, **_FOR_PYTHON, "LC_ALL": "C"}
+        return {"PATH": _PATH, "LC_ALL": "C", "HOME": str(write), "TMPDIR": str(write), **_FOR_PYTHON}
+
+
+@cache
+def _python_folders() -> tuple[str, ...]:
+    """Where this Python and its packages are; other folders in which it looks for modules are not shown."""
+    packages = [each for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
+    places = [sys.prefix, sys.base_prefix, os.path.realpath(sys.executable), *packages, str(_PACKAGE)]
+    return tuple(dict.fromkeys(each for each in places if os.path.exists(each)))
+
+
+def _bubblewrap(readable: Sequence[str], write: Path) -> list[str]:
+    command = [
+        *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
+        *("--uid", "65534", "--gid", "65534", "--cap-drop", "ALL", "--hostname", "sandbox"),
+    ]
+    for folder in _SYSTEM:
+        if os.path.islink(folder):
+            command += ["--symlink", os.readlink(folder), folder]
+        elif os.path.isdir(folder):
+            command += ["--ro-bind", folder, folder]
+    for place in _LOADER:
+        command += ["--ro-bind-try", place, place]
+    command += ["--dev", "/dev", "--tmpfs", "/tmp"]
+    for place in readable:
+        if not os.path.realpath(place).startswith("/usr"):
+            command += ["--ro-bind", place, place]
+    return [*command, "--bind", str(write), str(write), "--remount-ro", "/", "--chdir", str(write), "--"]
+
+
+def found_boundary(*, is_unsafe: bool = False) -> Boundary:
+    """The strongest that works here; SandboxError where none does, but with `is_unsafe` none at all."""
+    for kind in ("bubblewrap", "landlock"):
+        if _works(kind):
+            return Boundary(kind)
+    if is_unsafe:
+        return Boundary("none")
+    raise SandboxError(
+        "there is no sandbox here for a kernel of somebody else: install bubblewrap (apt-get install "
+        "bubblewrap) and let it make user name spaces, or use Linux 6.7 or later with Landlock; --unsafe "
+        "runs the kernel with all of your rights."
+    )
+
+
+@cache
+def _works(kind: Kind) -> bool:
+    """Whether a command comes to its end in it, and cannot read what it must not."""
+    if kind == "bubblewrap" and not shutil.which("bwrap"):
+        return False
+    if kind == "landlock" and not (
+        confinement.can_filter() and confinement.landlock_version() >= confinement.LEAST_LANDLOCK
+    ):
+        return False
+    with tempfile.TemporaryDirectory(prefix="evoflash-") as folder:
+        trial = "test -r /usr/bin && ! cat /etc/passwd >/dev/null 2>&1"
+        write = Path(folder)
+        boundary = Boundary(kind)
+        try:
+            ended = subprocess.run(
+                boundary.command(["/bin/sh", "-c", trial], write=write),
+                env=boundary.environment(write),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TRIAL_S,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return False
+    return ended.returncode == 0

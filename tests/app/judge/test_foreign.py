@@ -1,0 +1,112 @@
+"""Kernels of somebody else: each has the verdict that it must, and changes nothing outside."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from tables import data, table_of_cases
+
+from evoflash.app.judge.foreign import JudgeOptions, judge_file
+from evoflash.sandbox import boundary
+from evoflash.sandbox.boundary import Boundary
+
+FRAME = data(__file__, "frame")
+ATTENTION = data(__file__, "attention")
+
+
+def judged(path, text, *, stage="check", timeout_s=240.0, **more):
+    path.write_text(text)
+    options = JudgeOptions(stage=stage, timeout_s=timeout_s, seed=more.pop("seed", 3), **more)
+    return judge_file(path, options, db="unused.db")
+
+
+def text_of(*, base=None, body=None, above="", edits=()):
+    """A kernel of the table: one statement of its own for every thread, or the attention kernel, edited."""
+    text = ATTENTION if base == "attention" else FRAME.replace("BODY", body or "")
+    text = text.replace('#include "ef.h"\n', f'#include "ef.h"\n{above}\n')
+    for before, after in edits:
+        assert before in text, before
+        text = text.replace(before, after)
+    return text
+
+
+def boundaries():
+    return [kind for kind in ("bubblewrap", "landlock") if boundary._works(kind)]
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+def kind(request, monkeypatch):
+    if not boundary._works(request.param):
+        pytest.skip(f"no {request.param} here")
+    monkeypatch.setattr(boundary, "_works", lambda kind: kind == request.param)
+    return request.param
+
+
+@pytest.fixture
+def watched(tmp_path, monkeypatch):
+    """A secret, in a file and in the environment, and a place that a kernel would write to."""
+    (tmp_path / "secret").write_text("the right answer")
+    monkeypatch.setenv("EVOFLASH_TEST_SECRET", "the right answer")
+    before = sorted(os.listdir(tmp_path))
+    yield tmp_path
+    assert sorted(set(os.listdir(tmp_path)) - {"kernel.cu"}) == before
+    assert (tmp_path / "secret").read_text() == "the right answer"
+
+
+@pytest.mark.sample(4)
+@table_of_cases()
+def test_each_kernel_has_the_verdict_that_it_must(base, body, above, edits, status, kinds, watched) -> None:
+    text = text_of(base=base, body=body, above=above or "", edits=edits or ())
+    text = text.replace("FOLDER", str(watched))
+
+    answer = judged(watched / "kernel.cu", text)
+
+    assert answer.status == status, answer.text_feedback
+    assert {each["kind"] for each in answer.findings} >= set(kinds or ())
+    assert "the right answer" not in json.dumps(answer.as_dict())
+    assert (answer.score > 0) == (status == "correct")
+
+
+@pytest.mark.sample(2)
+@table_of_cases()
+def test_neither_sandbox_lets_a_kernel_out(kind, body, above, watched) -> None:
+    begun_s = time.monotonic()
+    text = text_of(body=body, above=above or "").replace("FOLDER", str(watched))
+
+    answer = judged(watched / "kernel.cu", text, timeout_s=20.0)
+
+    assert answer.sandbox == kind
+    assert not answer.is_correct
+    assert time.monotonic() - begun_s < 120
+
+
+def test_a_right_kernel_is_correct_in_either_sandbox(kind, tmp_path) -> None:
+    answer = judged(tmp_path / "kernel.cu", ATTENTION)
+
+    assert (answer.status, answer.sandbox, answer.score) == ("correct", kind, 1.0), answer.text_feedback
+    assert answer.worst is not None
+    assert answer.basis == "none"
+
+
+def test_hidden_shapes_are_drawn_by_the_seed(tmp_path) -> None:
+    from evoflash.app.check.subject import hidden_cases
+
+    path = Path(tmp_path / "kernel.cu")
+    path.write_text(ATTENTION)
+
+    drawn = [tuple(case.workload for case in hidden_cases(path, None, seed=seed)) for seed in (1, 2, 1)]
+
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_without_a_sandbox_nothing_is_run(monkeypatch, tmp_path) -> None:
+    from evoflash.errors import SandboxError
+
+    monkeypatch.setattr(boundary, "_works", lambda kind: False)
+
+    with pytest.raises(SandboxError) as caught:
+        judged(tmp_path / "kernel.cu", ATTENTION)
+    assert caught.value.exit_code == 5
+    assert boundary.found_boundary(is_unsafe=True) == Boundary("none")
