@@ -7,6 +7,7 @@ it is. What cannot run there is named with its line.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from evoflash.kernels.lint import Refusal
 from evoflash.kernels.ptx_text import UnknownPtxError, balanced_end, calls_for, parts_of
@@ -54,8 +55,43 @@ def entry_symbol(entry: str) -> str:
     return re.sub(r"\W+", "_", entry).strip("_")
 
 
-def plain_text(text: str, entry: str) -> PlainText:
-    """The text for g++, with the entry exported ("kernel" or "kernel<128>")."""
+def plain_text(text: str, entry: str, *, name: str = "kernel", headers: str = "") -> PlainText:
+    """The text for g++, with the entry exported ("kernel" or "kernel<128>").
+
+    `name` is that of its file without .cu; `headers` the text of those of its own that it includes.
+    """
+    before, of_headers = _prepared(headers) if headers else ("", [])
+    code, found = _prepared(text)
+    source = (
+        f'#include "cuda_names.h"\n#line 1 "headers"\n{before}\n'
+        f'#line 1 "/{name}.cu"\n{code}\n{_export(entry)}\n'
+    )
+    # What a header does is told at the kernel's include of it, its first line.
+    first_include = next((_line(text, each.start()) for each in _OWN_INCLUDE.finditer(text)), 1)
+    named = [*(Refusal(each.what, first_include, each.instead) for each in of_headers), *found]
+    first = {each.line: each for each in reversed(named)}
+    return PlainText(source, tuple(first[line] for line in sorted(first)), kernel_names(code))
+
+
+_OWN_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([\w.-][\w./-]*)"', re.MULTILINE)
+
+
+def own_headers(text: str, folder: Path, known: set[Path] | None = None) -> str:
+    """The text of the headers beside a file that it includes in quotes, and of those that they include."""
+    seen: set[Path] = known if known is not None else set()
+    parts = []
+    for each in _OWN_INCLUDE.finditer(_PIECE.sub(_blank_comment, text)):
+        path = (folder / each[1]).resolve()
+        if path in seen or not path.is_relative_to(folder.resolve()) or not path.is_file():
+            continue
+        seen.add(path)
+        inside = path.read_text(encoding="utf-8", errors="replace")
+        parts += [own_headers(inside, folder, seen), inside]
+    return "\n".join(filter(None, parts))
+
+
+def _prepared(text: str) -> tuple[str, list[Refusal]]:
+    """The text without host code, with calls of the emulator in it, and what the emulator cannot run."""
     code = _PIECE.sub(_blank_comment, text)
     code = _INCLUDE.sub("", code)
     code = _without_host(code)
@@ -68,11 +104,8 @@ def plain_text(text: str, entry: str) -> PlainText:
         found.append(
             Refusal("a launch from a kernel (dynamic parallelism)", _line(code, each.start()), INSTEAD)
         )
-    code = _LAUNCH.sub(lambda each: _stop("a launch from a kernel", each[0]), code)
-    kernels = kernel_names(code)
-    source = f'#include "cuda_names.h"\n#line 1\n{code}\n{_export(entry)}\n'
-    first = {each.line: each for each in reversed([*found, *of_asm])}
-    return PlainText(source, tuple(first[line] for line in sorted(first)), kernels)
+    code = _LAUNCH.sub(lambda each: _stop("a launch from a kernel (dynamic parallelism)", each[0]), code)
+    return code, [*found, *of_asm]
 
 
 def kernel_names(code: str) -> tuple[str, ...]:
@@ -304,7 +337,7 @@ def _without_asm(code: str) -> tuple[str, list[Refusal]]:
             made = calls_for(inside)
         except UnknownPtxError as error:
             unknown.append(Refusal(f"inline PTX: {error}", _line(code, found.start()), INSTEAD))
-            made = f'::efemu::stop_kernel("gpu-only", "inline PTX {error}", __LINE__)'
+            made = f'::efemu::stop_kernel("gpu-only", "inline PTX: {error}", __LINE__)'
         made += _newlines(code[found.start() : end])
         code = code[: found.start()] + made + code[end:]
         at = found.start() + len(made)

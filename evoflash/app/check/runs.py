@@ -288,9 +288,7 @@ def check_kernel(subject: KernelUnderTest, *, runs: int, seed: int) -> CheckRepo
     found = findings_of(subject, ran)
     known = {(finding.kind, finding.line) for finding in found}
     unseen = tuple(finding for finding in unseen if (finding.kind, finding.line) not in known)
-    named = {(each.kind, each.line) for each in beyond}
-    found = tuple(each for each in found if (each.kind, each.line) not in named)
-    unseen = (*unseen, *beyond)
+    # What the emulator cannot run was named where a thread came to it; what none came to has no weight.
     findings = (*_launches_that_do_not_fit(subject, build), *found, *compiled, *unseen)
     slow = slow_accesses(clean_sites(ran), shift=subject.shift)
     return CheckReport(

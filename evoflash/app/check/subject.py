@@ -17,7 +17,7 @@ from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha, primitives
 from evoflash.kernels.family import load_family
 from evoflash.kernels.lint import Refusal
-from evoflash.kernels.plain_cuda import is_plain, plain_text
+from evoflash.kernels.plain_cuda import is_plain, own_headers, plain_text
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import (
     export_kernel,
@@ -151,7 +151,9 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Ker
     kernel = read_kernel_file(path, text)
     key, cases, notes = _cases(kernel, problem, gpu)
     name = re.sub(r"\W", "_", path.stem)
-    plain = plain_text(text, kernel.entry) if is_plain(text) else None
+    plain = None
+    if is_plain(text):
+        plain = plain_text(text, kernel.entry, name=name, headers=own_headers(text, path.parent))
     if plain is not None:
         notes = (*notes, "plain CUDA: its device code was run by the emulator alone, host code was left out.")
     elif gpu is None:
