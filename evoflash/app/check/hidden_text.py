@@ -35,11 +35,3 @@ def without_host_code(text: str) -> str:
             host = 0
         depth -= word == "endif"
     return "\n".join(lines)
-
-
-def plain_cuda(text: str) -> str:
-    """What stands in a text that is written for CUDA alone, by line, and what to write instead; or ""."""
-    said: dict[str, list[int]] = {}
-    for each in unseen_lines(text):
-        said.setdefault(f"{each.instead[:1].upper()}{each.instead[1:]}", []).append(each.line)
-    return " ".join(f"Line {', '.join(map(str, at))}: {words}." for words, at in said.items())

@@ -24,6 +24,11 @@ def unseen_in(unseen: tuple[Refusal, ...], *, shift: int) -> tuple[Finding, ...]
     )
 
 
+def beyond_in(beyond: tuple[Refusal, ...]) -> tuple[Finding, ...]:
+    """A finding for each thing in plain CUDA that the emulator has no way to run."""
+    return tuple(Finding("gpu-only", each.what, line=each.line) for each in beyond)
+
+
 _GCC = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<text>.*)$")
 _GCC_FROM = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:\d+:)?\s+(?:required|recursively required) from")
 _NVRTC = re.compile(r"^(?P<file>[^(\n]+)\((?P<line>\d+)\): (?:catastrophic )?error: (?P<text>.*)$")

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.app.check.hidden_text import plain_cuda
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.call import EmulatorRun, launch_once, map_tensor
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
+from evoflash.kernels.plain_cuda import entry_symbol, is_plain
 from evoflash.launch import LaunchConfig, TensorMapSpec
 from evoflash.numerics import encode
 from evoflash.operation import Loop, Workload
@@ -66,7 +66,7 @@ class KernelFile:
         names = _names(workload) if workload else {}
         try:
             return LaunchConfig(
-                self.entry,
+                entry_symbol(self.entry),
                 grid=_three(self.grid, names),
                 block=_three(self.block, names),
                 smem_bytes=self.smem(names),
@@ -103,13 +103,6 @@ _EXAMPLE = (
 def read_kernel_file(path: Path, text: str) -> KernelFile:
     """The kernel in a file's text, its launch checked as far as it can be without running it."""
     match = _HEADER.search(text)
-    if "ef.h" not in text and (instead := plain_cuda(text)):
-        raise UsageError(
-            f"{path} is plain CUDA, which the emulator does not run as it stands. {instead} Loads and stores "
-            'of global memory stay as they are. Then #include "ef.h", put EF_EXPORT_KERNEL(name) below the '
-            f"kernel and say at the top how to launch it: {_EXAMPLE}. `evoflash check --primitives` lists "
-            "what ef:: has."
-        )
     if match is None:
         raise UsageError(
             f"{path} has no comment that says how to launch it: put at its top {_EXAMPLE}; "
@@ -142,13 +135,15 @@ def read_kernel_file(path: Path, text: str) -> KernelFile:
 
 
 def _check_text(path: Path, text: str, entry: str) -> None:
-    if not re.search(r'^\s*#\s*include\s+"ef\.h"', text, re.MULTILINE):
-        raise UsageError(
-            f'{path} does not #include "ef.h": write the line above the kernel, and barriers, shared memory '
-            "and shuffles with ef:: (`evoflash check --primitives`); loads and stores of global memory are "
-            "seen as they are."
-        )
-    if not re.search(rf"\bEF_EXPORT_KERNEL\(\s*{re.escape(entry)}\s*\)", text):
+    if is_plain(text):
+        if re.search(r"\bef::|\bEF_EXPORT_KERNEL\b", text):
+            raise UsageError(f'{path} does not #include "ef.h": write the line above the kernel.')
+        name = re.escape(re.split(r"[<(]", entry)[0].rpartition("::")[2].strip())
+        if not re.search(rf"__global__[^;]*?\b{name}\s*\(", text):
+            raise UsageError(
+                f"{path} has no __global__ function '{entry}', which its comment names as entry."
+            )
+    elif not re.search(rf"\bEF_EXPORT_KERNEL\(\s*{re.escape(entry)}\s*\)", text):
         raise UsageError(f"{path} has no EF_EXPORT_KERNEL({entry}): write it below the kernel.")
 
 

@@ -21,7 +21,7 @@ from evoflash.app.check import lint as compiler_messages
 from evoflash.app.check.confined_runs import ConfinedRuns
 from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
-from evoflash.app.check.lint import unseen_in
+from evoflash.app.check.lint import beyond_in, unseen_in
 from evoflash.app.check.one_run import CaseRun, OneRun, RunRecord, name_of
 from evoflash.app.check.own_kernel import OutputArray, difference, launch_own, no_numbers
 from evoflash.app.check.subject import Case, KernelUnderTest, WorkloadCase
@@ -219,9 +219,13 @@ class CheckReport:
 
     @property
     def verdict(self) -> str:
-        """ "failed", "passed", or "unjudged" where nothing was found and nothing compared."""
+        """ "failed", "passed", or "unjudged" where nothing was found and nothing compared, or something
+        could not be run.
+        """
         if self.errors:
             return "failed"
+        if any(finding.kind == "gpu-only" for finding in self.findings):
+            return "unjudged"
         return "passed" if self.coverage.compared else "unjudged"
 
     @property
@@ -308,11 +312,13 @@ def check_kernel(
     boundary = confinement.boundary if confinement else None
     gxx.runtime()  # once, before the processes ask for it
     begun_s = time.monotonic()
-    unseen = unseen_in(subject.unseen, shift=subject.shift)
+    unseen, beyond = unseen_in(subject.unseen, shift=subject.shift), beyond_in(subject.beyond)
     try:
         library = gxx.build(subject.source, name=subject.name, sees_all=True, boundary=boundary)
     except gxx.KernelBuildError as error:
         refused = compiler_messages.from_gcc(error.log, file=f"{subject.name}.cu", shift=subject.shift)
+        # What g++ says of a text that holds names of these follows from them.
+        refused = beyond or refused
         path = subject.path or Path(f"{subject.name}.cu")
         return CheckReport(subject, path, (), (*unseen, *refused), None, subject.notes, NOTHING)
     build, compiled, notes = _compile(subject, is_foreign=confinement is not None)
@@ -329,6 +335,7 @@ def check_kernel(
     found = findings_of(subject, ran)
     known = {(finding.kind, finding.line) for finding in found}
     unseen = tuple(finding for finding in unseen if (finding.kind, finding.line) not in known)
+    # What the emulator cannot run was named where a thread came to it; what none came to has no weight.
     findings = (*_launches_that_do_not_fit(subject, build), *found, *compiled, *unseen)
     slow = slow_accesses(clean_sites(ran), shift=subject.shift)
     return CheckReport(

@@ -17,6 +17,7 @@ from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha, primitives
 from evoflash.kernels.family import load_family
 from evoflash.kernels.lint import Refusal
+from evoflash.kernels.plain_cuda import is_plain, own_headers, plain_text
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import (
     export_kernel,
@@ -68,6 +69,7 @@ class KernelUnderTest:
     shown: str  # that file's text
     shift: int = 0
     unseen: tuple[Refusal, ...] = ()  # what the emulator cannot see
+    beyond: tuple[Refusal, ...] = ()  # of plain CUDA: what the emulator has no way to run
     notes: tuple[str, ...] = ()  # what the reader should know about what was checked
     problem: str = ""  # what it computes, where that is known
 
@@ -150,18 +152,24 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Ker
     kernel = read_kernel_file(path, text)
     key, cases, notes = _cases(kernel, problem, gpu)
     name = re.sub(r"\W", "_", path.stem)
-    if gpu is None:
+    plain = None
+    if is_plain(text):
+        plain = plain_text(text, kernel.entry, name=name, headers=own_headers(text, path.parent))
+    if plain is not None:
+        notes = (*notes, "plain CUDA: its device code was run by the emulator alone, host code was left out.")
+    elif gpu is None:
         notes = (*notes, "no --gpu: neither NVRTC nor ptxas was asked about registers, spills and limits.")
     return KernelUnderTest(
         title=str(path),
         name=name,
-        source=text,
+        source=plain.source if plain else text,
         cases=cases,
-        candidate=candidate_of(Genome(name, 0, ()), text, key) if key else None,
+        candidate=candidate_of(Genome(name, 0, ()), text, key) if key and not plain else None,
         gpu=gpu,
         path=path,
         shown=text,
-        unseen=unseen_lines(text),
+        unseen=() if plain else unseen_lines(text),
+        beyond=plain.unseen if plain else (),
         notes=notes,
         problem=str(parse_problem(problem or kernel.problem)) if problem or kernel.problem else "",
     )

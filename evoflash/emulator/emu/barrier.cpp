@@ -5,6 +5,7 @@
 // counts here once all of these are there; where some wait elsewhere, that is a finding.
 #include "block.h"
 #include "counters.h"
+#include "meetings.h"
 #include "path.h"
 
 namespace efemu {
@@ -70,6 +71,13 @@ void check_siblings(int id, int line) {
     });
     abandon_block();
   }
+  if (const Meeting* masked = meeting_without(warp, self->lane)) {
+    report("divergence", line, masked->line, [&] {
+      return text("%s by warp %zu, lane %d: lanes %08x wait in %s at line %d instead", op, number, self->lane,
+                  masked->arrived, masked->op, masked->line);
+    });
+    abandon_block();
+  }
   if (!warp.at_barrier || warp.barrier == id) return;
   const int their_line = group.threads[static_cast<size_t>(warp.first_thread + __builtin_ctz(warp.at_barrier))].line;
   report("divergence", line, their_line, [&] {
@@ -106,7 +114,7 @@ void begin_round(Barrier& barrier, bool whole_block, int threads, int line) {
   barrier.whole_block = whole_block;
   barrier.expected = threads;
   barrier.arrived = barrier.threads = 0;
-  barrier.any = false;
+  barrier.votes = 0;
   barrier.line = line;
   barrier.line_of_warp.assign(static_cast<size_t>(cta->warp_count), 0);
   barrier.lanes_of_warp.assign(static_cast<size_t>(cta->warp_count), 0);
@@ -127,7 +135,7 @@ void end_round(Barrier& barrier) {
   join_paths(barrier);
   for (int id : barrier.waiting) {
     group.clocks.acquire(id, barrier.knowledge);
-    group.threads[id].answer = barrier.any;
+    group.threads[id].answer = barrier.votes;
     if (id != self->id) make_ready(group.threads[id]);
   }
   barrier.waiting.clear();
@@ -149,7 +157,7 @@ std::string describe_barrier(const Thread& thread) {
          (missing ? text("; lanes %08x of warp %zu have not come", missing, warp_in_block(thread)) : "");
 }
 
-void arrive(int id, int threads, bool whole_block, bool waits, int line, bool vote = false) {
+void arrive(int id, int threads, bool whole_block, bool waits, int line, int vote = 0) {
   note_progress(line);
   ++counters.barrier;
   ++self->segment;
@@ -162,7 +170,7 @@ void arrive(int id, int threads, bool whole_block, bool waits, int line, bool vo
   group.clocks.release(self->id, barrier.knowledge);
   ++barrier.threads;
   count_warp(barrier, *self);
-  barrier.any |= vote;
+  barrier.votes += vote;
   if (waits) {
     barrier.waiting.push_back(self->id);
     Warp& warp = group.warps[static_cast<size_t>(self->warp)];
@@ -193,6 +201,10 @@ void sync_block(int line) {
 }
 
 bool sync_block_or(bool condition, int line) {
+  return sync_block_count(condition, line) > 0;
+}
+
+int sync_block_count(bool condition, int line) {
   arrive(0, cta->thread_count, true, true, line, condition);
   return self->answer;
 }

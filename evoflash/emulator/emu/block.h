@@ -68,7 +68,7 @@ struct Thread {
   void* stack;           // where to resume
   int line;              // of the last primitive
   Wait wait;
-  bool answer;           // of the last vote at a barrier
+  int answer;            // of the last vote at a barrier: how many said yes
   u32 budget;            // memory accesses until it must let others run
   std::vector<const void*> called_from;  // of the functions that it is in, see plain_accesses.h
   Polling polling;
@@ -93,6 +93,15 @@ struct Collective {
   void* arguments[kWarpSize];
 };
 
+// A warp-wide primitive of plain CUDA in progress, of the lanes of a mask: see meetings.cpp.
+struct Meeting {
+  const char* op;
+  int line;
+  u32 mask, arrived;
+  void* arguments[kWarpSize];
+  void (*work)(void* const* arguments, u32 lanes);  // null: it orders memory
+};
+
 // What setmaxnreg has done to a warp.
 struct Registers {
   int each;    // of a thread, now
@@ -108,6 +117,7 @@ struct Warp {
   u32 at_barrier;  // lanes that wait at the block's barrier of this number
   int barrier;
   Collective collective;
+  std::vector<Meeting> meetings;  // of masks that have no lane in common
   Registers registers;
 };
 
@@ -119,7 +129,7 @@ struct Arrival {
 
 struct Barrier {
   bool in_use, whole_block;
-  bool any;  // some thread of this round voted yes
+  int votes;  // threads of this round that voted yes
   int expected, arrived;  // 32 for each warp
   int threads, line;      // that have come themselves; of the first
   std::vector<int> waiting;       // threads
@@ -237,6 +247,9 @@ void note_progress(int line);
 void leave_barriers(Thread& thread);
 void report_parted_warps();  // before a deadlock is reported: part of a warp has come to a barrier
 void leave_collectives(Thread& thread);
+void leave_meetings(Thread& thread);
+// Lanes of the warp that wait in a meeting for others, and one of these; null: none does.
+const Meeting* meeting_without(const Warp& warp, int lane);
 void leave_copies(Thread& thread);
 void leave_products(Thread& thread);
 void leave_registers(Thread& thread);

@@ -134,7 +134,12 @@ void note_global(const PlainAccess& access) {
 
 void note_shared(const PlainAccess& access) {
   Cta* home = home_of(access.address, access.bytes);
-  const u32 at = home->shared.address_of(access.address), bytes = static_cast<u32>(access.bytes);
+  if (!home) home = cta;
+  const u32 bytes = static_cast<u32>(access.bytes);
+  if (!home->shared.admits_plain(access.address, bytes, access.aligned, access.what(), access.line)) abandon_block();
+  const u32 at = home->shared.address_of(access.address);
+  if (access.aligned && bytes <= 16)
+    count_access(access.writes ? Access::sts : Access::lds, at, bytes, true, access.line);
   if (access.writes)
     home->shared.write(at, bytes, group.clocks.actor(self->id), access.line);
   else
@@ -198,7 +203,13 @@ Region region_of(const void* address, u64 bytes) {
   if (near_buffer(address)) return Region::global;
   if (is_parameter(address, bytes)) return Region::parameters;
   if (image.all.holds(at, bytes)) return in_statics(at, bytes) ? Region::statics : Region::constants;
-  return home_of(address, bytes) ? Region::shared : Region::elsewhere;
+  return home_of(address, bytes) || cta->shared.is_near(address) ? Region::shared : Region::elsewhere;
+}
+
+void note_access(const void* address, u64 bytes, bool writes, int line) {
+  if (!self || bytes == 0) return;
+  const Region region = region_of(address, bytes);
+  if (!is_free(region, writes)) note({address, bytes, writes, true, line}, region);
 }
 
 void note_result(void* target, u32 bytes, int line) {

@@ -14,13 +14,19 @@ constexpr u8 kPoison = 0xff;  // a NaN in f16, bf16 and float
 constexpr size_t kMostLists = 0xffff;
 constexpr u32 kMbarrierBytes = 8;
 constexpr u32 kMostStaticBytes = 48 << 10;
+constexpr u32 kGapBytes = 512, kArrayAlignBytes = 128;  // between arrays of plain CUDA
+constexpr u32 kRoomForGaps = 64 << 10;
 
 }  // namespace
 
 void SharedMemory::reset(u32 size_bytes) {
   base_ = kSharedBase;
   size_ = size_bytes;
+  // Plain pointers into it stay what they are while static arrays are added.
+  bytes_.reserve(size_bytes + kMostStaticBytes + kRoomForGaps);
   bytes_.assign(size_bytes + 16, kPoison);
+  dynamic_bytes_ = size_bytes;
+  arrays_.clear();
   pieces_.assign(size_bytes / kPieceBytes + 1, Piece());
   splits_.clear();
   lists_.clear();
@@ -42,6 +48,54 @@ u32 SharedMemory::reserve_static(u32 bytes, int line) {
     });
   }
   return base_ + static_at_;
+}
+
+void* SharedMemory::reserve_array(const void* key, u32 bytes, const char* name, int line) {
+  u64 total = bytes;
+  for (const Array& array : arrays_) {
+    if (array.key == key) return bytes_.data() + array.begin;
+    total += array.bytes;
+  }
+  const u32 begin = (size_ + kGapBytes + kArrayAlignBytes - 1) / kArrayAlignBytes * kArrayAlignBytes;
+  const u64 end = begin + u64{bytes};
+  if (total > kMostStaticBytes)
+    report("static-shared", line, 0, [&] {
+      return text("%llu bytes of static shared memory with '%s': a block has at most %u", total, name, kMostStaticBytes);
+    });
+  if (end + 16 > bytes_.capacity()) return nullptr;
+  size_ = static_cast<u32>(end);
+  bytes_.resize(end + 16, kPoison);
+  pieces_.resize(end / kPieceBytes + 1, Piece());
+  arrays_.push_back({key, begin, bytes, name, line});
+  return bytes_.data() + begin;
+}
+
+bool SharedMemory::admits_plain(const void* pointer, u32 bytes, bool aligned, const char* what, int line) {
+  const long long offset = static_cast<const u8*>(pointer) - bytes_.data();
+  const Array* nearest = nullptr;
+  const auto holds = [&](long long begin, u32 size) { return offset >= begin && offset + bytes <= begin + size; };
+  bool inside = holds(0, arrays_.empty() ? size_ : dynamic_bytes_);
+  for (const Array& array : arrays_) {
+    inside |= holds(array.begin, array.bytes);
+    const bool in_front = offset < static_cast<long long>(array.begin);
+    if (!nearest || !in_front || array.begin - offset < kGapBytes / 2) nearest = &array;
+  }
+  if (!inside) {
+    const bool of_array = nearest && (offset >= static_cast<long long>(dynamic_bytes_ + kGapBytes / 2) || !dynamic_bytes_);
+    report("OOB-shared", line, 0, [&] {
+      return of_array ? text("%s of %u bytes at offset %lld of shared array '%s' by %s; it has %u bytes", what, bytes,
+                             offset - nearest->begin, nearest->name, my_name().c_str(), nearest->bytes)
+                      : text("%s of %u bytes at offset %lld of dynamic shared memory by %s; the launch gives %u bytes",
+                             what, bytes, offset, my_name().c_str(), dynamic_bytes_);
+    });
+    return false;
+  }
+  if (!aligned || bytes > 16 || offset % bytes == 0) return true;
+  report("misaligned-shared", line, 0, [&] {
+    return text("%s of %u bytes at shared offset %lld by %s: not a multiple of %u", what, bytes, offset,
+                my_name().c_str(), bytes);
+  });
+  return true;
 }
 
 bool SharedMemory::admits(u32 address, u32 bytes, const char* what, int line) {

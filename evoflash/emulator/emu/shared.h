@@ -13,6 +13,18 @@ class SharedMemory {
   void reset(u32 size_bytes);
   // Makes room for `bytes` of static shared memory, 1024-byte aligned, behind the dynamic; returns their address.
   u32 reserve_static(u32 bytes, int line);
+  // One of plain CUDA's `__shared__` arrays, behind the others with a gap between them; `key` tells apart those of
+  // different declarations and template instances. Null where a block has no room for it.
+  void* reserve_array(const void* key, u32 bytes, const char* name, int line);
+  // Where dynamic shared memory begins as plain pointers see it.
+  void* dynamic_begin() { return bytes_.data(); }
+  // Whether a plain pointer is off by so little that it was meant for this memory.
+  bool is_near(const void* pointer) const {
+    const long long offset = static_cast<long long>(reinterpret_cast<u64>(pointer) - reinterpret_cast<u64>(bytes_.data()));
+    return offset >= -kNearBytes && offset < static_cast<long long>(bytes_.capacity());
+  }
+  // Reports an access by a plain pointer that is outside of every array or not aligned.
+  bool admits_plain(const void* pointer, u32 bytes, bool aligned, const char* what, int line);
   u8* at(u32 address) { return bytes_.data() + (address - base_); }
   // Whether the bytes lie in it, and the address by which the primitives name the first of them.
   bool holds(const void* pointer, u64 bytes) const {
@@ -87,7 +99,17 @@ class SharedMemory {
   bool check_pending(const Cell& cell, const char* kind, const Actor& actor, int line);
   bool check_barrier(const Cell& cell, const char* what, const Actor& actor, int line);
 
+  static constexpr long long kNearBytes = 4096;
+  struct Array {
+    const void* key;
+    u32 begin, bytes;  // offsets
+    const char* name;
+    int line;
+  };
+
   u32 base_ = 0, size_ = 0;
+  u32 dynamic_bytes_ = 0;
+  std::vector<Array> arrays_;
   u32 static_at_ = 0, static_bytes_ = 0;  // the static allocation, once a thread has named it
   std::vector<u8> bytes_;
   std::vector<Piece> pieces_;

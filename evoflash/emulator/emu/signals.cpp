@@ -90,7 +90,7 @@ void on_fault(int signal, siginfo_t* info, void* machine_state) {
     end_with("stack-overflow", pc, text("%s needs more stack than a fiber has: too large local arrays", who.c_str()));
   if (self && (in_kernel(pc) || near_buffer(at))) {
     if (signal == SIGILL)
-      end_with("array-bounds", pc, text("%s indexes a local array outside of its bounds", who.c_str()));
+      end_with("array-bounds", pc, text("%s indexes an array outside of its bounds", who.c_str()));
     if (signal == SIGFPE) end_with("divide-by-zero", pc, text("%s divides an integer by zero", who.c_str()));
     if (in_input(at))
       end_with("write-to-input", pc, text("raw write by %s at %s", who.c_str(), describe_global(at).c_str()));

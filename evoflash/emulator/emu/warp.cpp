@@ -23,6 +23,7 @@ namespace {
 void leave_collectives(Thread& thread) {
   Warp& warp = group.warps[thread.warp];
   warp.exited |= 1u << thread.lane;
+  leave_meetings(thread);
   const Collective& meeting = warp.collective;
   if (meeting.arrived) report_left_behind(meeting, text("lanes %08x of its warp", meeting.arrived));
   const int first = first_warp_of_group(thread), end = thread.cta->first_warp + thread.cta->warp_count;

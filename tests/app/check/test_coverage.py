@@ -5,10 +5,9 @@ from places import TESTS
 from tables import table_of_cases
 
 from evoflash.app.check import subject as check_subject
-from evoflash.app.check.hidden_text import plain_cuda, unseen_lines
+from evoflash.app.check.hidden_text import unseen_lines
 from evoflash.app.check.primitives import primitive_groups, primitives_text
 from evoflash.app.check.runs import CheckReport, check_kernel, reports_as_dict
-from evoflash.errors import UsageError
 
 SMALL = (TESTS / "app" / "check" / "small.cu").read_text()
 
@@ -44,16 +43,6 @@ def test_a_kernel_that_changes_no_output_has_passed_nothing(tmp_path, old, new):
 @table_of_cases()
 def test_what_g_plus_plus_does_not_see_is_found_by_line(text, lines):
     assert [each.line for each in unseen_lines(text)] == lines
-
-
-def test_plain_cuda_is_answered_by_line_with_what_to_write(tmp_path):
-    text = "__global__ void k(float* y) {\n  __shared__ float s[4];\n  __syncthreads();\n}\n"
-    path = tmp_path / "plain.cu"
-    path.write_text(text)
-
-    assert "Line 2: Shared memory is named by addresses" in plain_cuda(text)
-    with pytest.raises(UsageError, match=r"Line 3: Write ef::syncthreads\(\)"):
-        check_subject.of_file(path, problem=None, gpu=None)
 
 
 def test_the_list_of_primitives_is_that_of_the_headers():

@@ -1,0 +1,344 @@
+"""Makes of a plain CUDA file the text that g++ compiles for the emulator. Compiles and runs nothing.
+
+Host code is left out, shared arrays and inline PTX become calls of the emulator, and every line stays where
+it is. What cannot run there is named with its line.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evoflash.kernels.lint import Refusal
+from evoflash.kernels.ptx_text import UnknownPtxError, balanced_end, calls_for, parts_of
+
+_PIECE = re.compile(
+    r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|//(?:[^\n\\]|\\.|\\\n)*|/\*.*?(?:\*/|\Z)', re.DOTALL
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
+_WORD = re.compile(r'[A-Za-z_]\w*|\d[\w.]*|"[^"\n]*"|::|[^\s\w]')
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*", re.MULTILINE)
+_ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?:\s|\\\n)*(?:(?:volatile|__volatile__)\b(?:\s|\\\n)*)?\(")
+_SHARED = re.compile(r"\b__shared__\b")
+_ON_GPU = {"__global__", "__device__", "__shared__", "__constant__", "__managed__", "constexpr", "EF_DEV"}
+_TYPES = {"struct", "class", "union", "enum", "using", "typedef", "static_assert"}
+_HOST_NAMES = {"torch", "at", "c10", "thrust", "pybind11", "py"}
+_LAUNCH = re.compile(r"[\w:]+(?:\s*<[^;<>{}]*>)?\s*<<<.*?>>>\s*\([^;]*\)", re.DOTALL)
+_BEYOND = (
+    (r"\b(?:cute|cutlass)::", "a name of CUTLASS"),
+    (r"\bcub::", "a name of CUB"),
+    (r"\bthrust::", "a name of Thrust"),
+    (r"\bcuda::(?!std)", "a name of libcu++"),
+    (r"\bCUtensorMap\b", "a tensor map of the driver's (TMA)"),
+    (r"\bthis_grid\b|\bthis_cluster\b|\bgrid_group\b", "a cooperative group of a grid or a cluster"),
+    (r"\btex(?:1D|2D|3D)\w*|\bcudaTextureObject_t\b", "a texture"),
+)
+INSTEAD = "only a GPU can judge it; or write it with ef:: (evoflash check --primitives)"
+
+
+@dataclass(frozen=True, slots=True)
+class PlainText:
+    """What g++ is given, and what the emulator has no way to run."""
+
+    source: str
+    unseen: tuple[Refusal, ...]
+    kernels: tuple[str, ...]  # the names of its __global__ functions
+
+
+def is_plain(text: str) -> bool:
+    """Whether the text is CUDA's alone: it does not include ef.h."""
+    return not re.search(r'^\s*#\s*include\s+"ef\.h"', text, re.MULTILINE)
+
+
+def entry_symbol(entry: str) -> str:
+    """A kernel's name, template arguments and all, as one word."""
+    return re.sub(r"\W+", "_", entry).strip("_")
+
+
+def plain_text(text: str, entry: str, *, name: str = "kernel", headers: str = "") -> PlainText:
+    """The text for g++, with the entry exported ("kernel" or "kernel<128>").
+
+    `name` is that of its file without .cu; `headers` the text of those of its own that it includes.
+    """
+    before, of_headers = _prepared(headers) if headers else ("", [])
+    code, found = _prepared(text)
+    source = (
+        f'#include "cuda_names.h"\n#line 1 "headers"\n{before}\n'
+        f'#line 1 "/{name}.cu"\n{code}\n{_export(entry)}\n'
+    )
+    # What a header does is told at the kernel's include of it, its first line.
+    first_include = next((_line(text, each.start()) for each in _OWN_INCLUDE.finditer(text)), 1)
+    named = [*(Refusal(each.what, first_include, each.instead) for each in of_headers), *found]
+    first = {each.line: each for each in reversed(named)}
+    return PlainText(source, tuple(first[line] for line in sorted(first)), kernel_names(code))
+
+
+_OWN_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([\w.-][\w./-]*)"', re.MULTILINE)
+
+
+def own_headers(text: str, folder: Path, known: set[Path] | None = None) -> str:
+    """The text of the headers beside a file that it includes in quotes, and of those that they include."""
+    seen: set[Path] = known if known is not None else set()
+    parts = []
+    for each in _OWN_INCLUDE.finditer(_PIECE.sub(_blank_comment, text)):
+        path = (folder / each[1]).resolve()
+        if path in seen or not path.is_relative_to(folder.resolve()) or not path.is_file():
+            continue
+        seen.add(path)
+        inside = path.read_text(encoding="utf-8", errors="replace")
+        parts += [own_headers(inside, folder, seen), inside]
+    return "\n".join(filter(None, parts))
+
+
+def _prepared(text: str) -> tuple[str, list[Refusal]]:
+    """The text without host code, with calls of the emulator in it, and what the emulator cannot run."""
+    code = _PIECE.sub(_blank_comment, text)
+    code = _INCLUDE.sub("", code)
+    code = _without_host(code)
+    found: list[Refusal] = []
+    for pattern, what in _BEYOND:
+        found += [Refusal(what, _line(code, each.start()), INSTEAD) for each in re.finditer(pattern, code)]
+    code = _with_shared(code)
+    code, of_asm = _without_asm(code)
+    for each in _LAUNCH.finditer(code):
+        found.append(
+            Refusal("a launch from a kernel (dynamic parallelism)", _line(code, each.start()), INSTEAD)
+        )
+    code = _LAUNCH.sub(lambda each: _stop("a launch from a kernel (dynamic parallelism)", each[0]), code)
+    return code, [*found, *of_asm]
+
+
+def kernel_names(code: str) -> tuple[str, ...]:
+    """The __global__ functions that are defined or declared, in their order."""
+    found = re.finditer(
+        r"\b__global__\b(?:[^;{}()]|__launch_bounds__\s*\([^{};]*?\)(?=\s*[\w:*\s]*\())*?\b(\w+)\s*\(", code
+    )
+    names = (each[1] for each in found if each[1] not in ("__launch_bounds__", "__cluster_dims__"))
+    return tuple(dict.fromkeys(names))
+
+
+def _export(entry: str) -> str:
+    if re.fullmatch(r"\w+", entry):
+        return f"EF_EXPORT_KERNEL({entry})"
+    symbol = entry_symbol(entry)
+    return f'extern "C" {{ ::efemu::Kernel efemu_kernel_{symbol} = ::efemu::describe({entry}); }}'
+
+
+def _blank_comment(piece: re.Match[str]) -> str:
+    if piece[0][0] != "/":
+        return piece[0]
+    return re.sub(r"[^\n]", " ", piece[0])
+
+
+def _line(code: str, at: int) -> int:
+    return code.count("\n", 0, at) + 1
+
+
+def _newlines(text: str) -> str:
+    """The ends of lines that a replaced text had; within a macro they stay spliced."""
+    return "".join(re.findall(r"\\?\n", text))
+
+
+def _stop(what: str, text: str) -> str:
+    return f'::efemu::stop_kernel("gpu-only", "{what}", __LINE__){_newlines(text)}'
+
+
+# ---- host code
+
+
+def _without_host(code: str) -> str:
+    """The code with blanks in place of what is for the host."""
+    macros = set()
+    for each in _DIRECTIVE.finditer(code):
+        made = re.match(r"\s*#\s*define\s+(\w+)(.*)", each[0], re.DOTALL)
+        if made and _ON_GPU & set(re.findall(r"\w+", made[2])):
+            macros.add(made[1])
+    bare = _DIRECTIVE.sub(lambda each: re.sub(r"[^\n]", " ", each[0]), code)
+    words = [(each[0], each.start(), each.end()) for each in _WORD.finditer(bare)]
+    pieces = list(code)
+    for begin, end in _host_parts(words, _ON_GPU | macros):
+        for at in range(words[begin][1], words[end - 1][2]):
+            if bare[at] != "\n" and not bare[at].isspace():
+                pieces[at] = " "
+    return "".join(pieces)
+
+
+_Words = Sequence[tuple[str, int, int]]
+
+
+def _host_parts(words: _Words, on_gpu: set[str]) -> Iterator[tuple[int, int]]:
+    """The declarations at file scope that are not for the GPU: from one word to another."""
+    at = 0
+    while at < len(words):
+        word = words[at][0]
+        following = words[at + 1][0] if at + 1 < len(words) else ""
+        if word in (";", "}"):
+            at += 1
+            continue
+        if word == "namespace" or (word == "inline" and following == "namespace"):
+            brace = next((i for i in range(at, len(words)) if words[i][0] in ("{", ";")), len(words))
+            at = brace + 1
+            continue
+        if word == "extern" and following == '"C"' and words[at + 2 : at + 3] and words[at + 2][0] == "{":
+            at += 3
+            continue
+        end = _end_of_declaration(words, at)
+        if not _is_for_gpu([each[0] for each in words[at:end]], on_gpu):
+            yield at, end
+        at = end
+
+
+def _end_of_declaration(words: _Words, at: int) -> int:
+    while at < len(words):
+        word = words[at][0]
+        if word == ";":
+            return at + 1
+        if word in ("(", "[", "{"):
+            at = _closing(words, at)
+            if word == "{" and not (at + 1 < len(words) and words[at + 1][0] in (";", ",", "=")):
+                return at + 1
+        elif word == "}":
+            return at
+        at += 1
+    return len(words)
+
+
+def _closing(words: _Words, at: int) -> int:
+    depth = 0
+    for place in range(at, len(words)):
+        depth += (words[place][0] in "([{") - (words[place][0] in ")]}")
+        if depth == 0:
+            return place
+    return len(words) - 1
+
+
+def _is_for_gpu(words: Sequence[str], on_gpu: set[str]) -> bool:
+    head = list(words)
+    body = next((i for i, word in enumerate(head) if word == "{"), len(head))
+    head = head[:body]
+    if head[:1] == ["template"]:
+        depth = 0
+        for place, word in enumerate(head):
+            depth += (word == "<") - (word == ">")
+            if depth == 0 and place:
+                head = head[place + 1 :]
+                break
+    if on_gpu & set(head):
+        return True
+    if head[:1] and head[0] in _TYPES:
+        return not _HOST_NAMES & set(head)
+    is_number = not {"(", "vector", "string", "char"} & set(head)
+    return "const" in head and "=" in words and is_number
+
+
+# ---- shared arrays
+
+
+def _with_shared(code: str) -> str:
+    """Declarations of shared arrays as references to memory of the emulator's."""
+    depths = _depths(code)
+    renamed: dict[str, tuple[int, str]] = {}
+    at = 0
+    while found := _SHARED.search(code, at):
+        begin = max(code.rfind(mark, 0, found.start()) for mark in ";{}") + 1
+        while (line_end := code.find("\n", begin, found.start())) >= 0 and code[begin:line_end].strip()[
+            :1
+        ] in ("", "#"):
+            begin = line_end + 1
+        end = found.end()
+        while end < len(code) and code[end] != ";":
+            end = balanced_end(code, end) if code[end] in "([{" else end + 1
+        declaration = code[begin:end]
+        in_macro = re.match(r"\s*#", code[code.rfind("\n", 0, found.start()) + 1 : found.start()])
+        is_outside = depths[found.start()] == 0
+        if in_macro:
+            at = found.end()
+            continue
+        made, names = _declared(declaration, _line(code, found.start()), is_outside)
+        code = code[:begin] + made + _newlines(declaration) + code[end:]
+        depths = _depths(code)
+        at = begin + len(made)
+        for name, words in names.items():
+            renamed[name] = (at, words)
+    for name, (place, words) in renamed.items():
+        code = code[:place] + re.sub(rf"(?<![\w.>]){name}\b", words.replace("\\", r"\\"), code[place:])
+    return code
+
+
+def _depths(code: str) -> list[int]:
+    """How many braces are open at each place, but for those of namespaces and of extern "C"."""
+    bare = _DIRECTIVE.sub(lambda each: " " * len(each[0]), code)
+    depth, depths, opened = 0, [], []
+    for at, letter in enumerate(bare):
+        if letter == "{":
+            outer = re.search(r'(namespace(\s+[\w:]+)?|extern\s*"C")\s*$', bare[max(0, at - 80) : at])
+            opened.append(outer is None)
+            depth += outer is None
+        elif letter == "}" and opened:
+            depth -= opened.pop()
+        depths.append(depth)
+    return depths
+
+
+_OWN_KEY = "[]() -> const void* { static char key; return &key; }()"  # of each instance of a template
+_ALIGNED = re.compile(
+    r"(?:__align__|alignas)\s*\((?:[^()]|\([^()]*\))*\)|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)"
+)
+
+
+def _declared(declaration: str, line: int, is_outside: bool) -> tuple[str, dict[str, str]]:
+    """C++ for one declaration, and what stands for its names further down where it cannot be a reference."""
+    text = " ".join(_ALIGNED.sub(" ", declaration).replace("\\\n", " ").split())
+    is_dynamic = re.search(r"\bextern\b", text) is not None
+    text = re.sub(r"\b(?:__shared__|extern|static)\b", " ", text).strip()
+    first, *others = parts_of(text, ",")
+    found = re.match(r"(.*[\s>*&])(\w+)\s*((?:\[.*\])*)\s*(?:=.*)?$", first, re.DOTALL)
+    if found is None:
+        return declaration, {}
+    kind = found[1].strip()
+    made, names = [], {}
+    base = kind.rstrip("*& ")
+    for declarator in [f"{kind[len(base) :]}{found[2]}{found[3]}", *others]:
+        part = re.match(r"\s*([*\s]*)(\w+)\s*((?:\[.*\])*)", declarator, re.DOTALL)
+        if part is None:
+            continue
+        stars, name, sides = part[1].strip(), part[2], part[3]
+        if is_dynamic:
+            rest = re.sub(r"^\[\s*\]", "", sides)
+            if is_outside:
+                names[name] = f"(::efemu::dynamic_array<{base}{stars}>())"
+            elif rest:
+                rows = f"({base}{stars} (*){rest})"
+                made.append(f"{base}{stars} (*const {name}){rest} = {rows}::efemu::dynamic_shared();")
+            else:
+                made.append(f"{base}{stars}* const {name} = ({base}{stars}*)::efemu::dynamic_shared();")
+            continue
+        where = f'::efemu::shared_array({_OWN_KEY}, sizeof({base}{stars}{sides}), "{name}", {line})'
+        if is_outside:
+            made.append(f"static constexpr char efemu_key_{name} = 0;")
+            outer = where.replace(
+                "[]() -> const void* { static char key; return &key; }()", f"&efemu_key_{name}"
+            )
+            names[name] = f"(*({base}{stars} (*){sides}){outer})"
+        else:
+            made.append(f"{base}{stars} (&{name}){sides} = *({base}{stars} (*){sides}){where};")
+    return " ".join(made).removesuffix(";"), names
+
+
+# ---- inline PTX
+
+
+def _without_asm(code: str) -> tuple[str, list[Refusal]]:
+    unknown, at = [], 0
+    while found := _ASM.search(code, at):
+        end = balanced_end(code, found.end() - 1)
+        inside = code[found.end() : end - 1]
+        try:
+            made = calls_for(inside)
+        except UnknownPtxError as error:
+            unknown.append(Refusal(f"inline PTX: {error}", _line(code, found.start()), INSTEAD))
+            made = f'::efemu::stop_kernel("gpu-only", "inline PTX: {error}", __LINE__)'
+        made += _newlines(code[found.start() : end])
+        code = code[: found.start()] + made + code[end:]
+        at = found.start() + len(made)
+    return code, unknown
