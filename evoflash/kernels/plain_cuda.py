@@ -60,8 +60,8 @@ def plain_text(text: str, entry: str, *, name: str = "kernel", headers: str = ""
 
     `name` is that of its file without .cu; `headers` the text of those of its own that it includes.
     """
-    before, of_headers = _prepared(headers) if headers else ("", [])
-    code, found = _prepared(text)
+    before, of_headers = _prepared_text(headers) if headers else ("", [])
+    code, found = _prepared_text(text)
     source = (
         f'#include "cuda_names.h"\n#line 1 "headers"\n{before}\n'
         f'#line 1 "/{name}.cu"\n{code}\n{_export(entry)}\n'
@@ -90,7 +90,7 @@ def own_headers(text: str, folder: Path, known: set[Path] | None = None) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _prepared(text: str) -> tuple[str, list[Refusal]]:
+def _prepared_text(text: str) -> tuple[str, list[Refusal]]:
     """The text without host code, with calls of the emulator in it, and what the emulator cannot run."""
     code = _PIECE.sub(_blank_comment, text)
     code = _INCLUDE.sub("", code)

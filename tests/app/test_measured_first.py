@@ -196,7 +196,7 @@ def test_a_report_speaks_of_the_seeds_measured_time_and_of_ties(database) -> Non
     assert "fa3 821.68 us" in said
     assert "1 other kernel ties with the fastest: equal estimates of ~836.3 us." in said
     assert "1 more is nearer to the fastest than the model's error" in said
-    assert "1 of these were screened" in said
+    assert "1 of these was screened" in said
     assert [tie["status"] for tie in verdict["ties"]] == ["correct", "screened"]
     assert [each["measured_us"] for each in found["candidates"]] == [KNOWN.us, None, None, None, None]
 

@@ -295,7 +295,9 @@ def time_settings(
     for setting in settings:
         if time.monotonic() > deadline:
             break
-        found = _time_us(name, bench, partial(call_of, setting), protocol, is_right)
+        found = _time_us(
+            partial(_contender, name, bench, call_of, setting), bench, protocol, is_right, name=name
+        )
         if isinstance(found, str):
             reasons.append(found)
         else:
@@ -303,16 +305,21 @@ def time_settings(
     return times_us, reasons
 
 
+def _contender(name: str, bench: Bench, call_of: Callable[[S], LibraryCall], setting: S) -> LibraryContender:
+    return LibraryContender(name, bench, call_of(setting))
+
+
 def _time_us(
-    name: str,
+    make: Callable[[], LibraryContender],
     bench: Bench,
-    make_call: Callable[[], LibraryCall],
     protocol: TimingProtocol,
     is_right: Callable[[LibraryContender], bool],
+    *,
+    name: str,
 ) -> float | str:
-    """A short time, or why there is none."""
+    """A short time of what is made, or why there is none."""
     try:
-        contender = LibraryContender(name, bench, make_call())
+        contender = make()
         contender.try_out(bench)
         if not is_right(contender):
             return "it gives another result"

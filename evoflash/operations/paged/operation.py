@@ -49,4 +49,5 @@ OPERATION = Operation(
     launcher_names=form.launcher_names,
     launch_form=form.LAUNCH_FORM,
     problem_help=_PROBLEM_HELP,
+    usual_problem="serving_llama8b_b1_8k",
 )

@@ -58,7 +58,7 @@ def test_the_fastest_setting_is_taken_and_all_times_are_recorded(installed):
     times = dict(
         zip(triton.SETTINGS, [5.0, 4.0, "out of shared memory", 3.0, 6.0, 7.0, 8.0, 9.0], strict=True)
     )
-    installed.setattr(contender, "_time_us", lambda setting, *_: times[setting])
+    installed.setattr(contender, "_time_us", lambda make, *_, **_named: times[make()])
     (found,) = triton.calls("triton", bench_of())
     assert found.environment["setting"] == str(triton.SETTINGS[3])
     tried = found.environment["tried"]
@@ -68,13 +68,13 @@ def test_the_fastest_setting_is_taken_and_all_times_are_recorded(installed):
 
 def test_where_no_setting_runs_it_is_absent_with_the_first_reason(installed):
     reasons = iter(["out of shared memory", *["something else"] * 7])
-    installed.setattr(contender, "_time_us", lambda setting, *_: next(reasons))
+    installed.setattr(contender, "_time_us", lambda *_, **_named: next(reasons))
     with pytest.raises(BaselineAbsentError, match="none of its settings ran: out of shared memory"):
         next(triton.calls("triton", bench_of()))
 
 
 def test_trying_settings_has_a_limit(installed):
-    installed.setattr(contender, "_time_us", lambda setting, *_: 1.0)
+    installed.setattr(contender, "_time_us", lambda *_, **_named: 1.0)
     installed.setattr(contender, "time", types.SimpleNamespace(monotonic=iter([0.0, 1.0, 1e9]).__next__))
     (found,) = triton.calls("triton", bench_of())
     assert found.environment["tried"] == f"{triton.SETTINGS[0]}: 1.00 us"
@@ -85,16 +85,18 @@ def test_settings_are_few_and_no_two_the_same():
 
 
 def test_a_refused_setting_is_a_reason_and_a_lost_process_is_not(monkeypatch):
-    def try_out(raised):
+    def time_one(raised):
         def run(bench):
             raise raised
 
-        return types.SimpleNamespace(name="triton", try_out=run)
+        def make():
+            return types.SimpleNamespace(try_out=run)
 
-    refused = contender._time_us(try_out(BaselineAbsentError("out of shared memory")), bench_of(), None, None)
-    assert refused == "out of shared memory"
+        return contender._time_us(make, bench_of(), None, None, name="triton")
+
+    assert time_one(BaselineAbsentError("out of shared memory")) == "out of shared memory"
     with pytest.raises(BaselineFailedError):
-        contender._time_us(try_out(BaselineFailedError("triton: illegal address")), bench_of(), None, None)
+        time_one(BaselineFailedError("triton: illegal address"))
 
 
 # ---- the kernel, in Triton's interpreter
