@@ -254,7 +254,7 @@ def _with_shared(code: str) -> str:
         if in_macro:
             at = found.end()
             continue
-        made, names = _declared(declaration, _line(code, found.start()), is_outside)
+        made, names = _declarations_of_text(declaration, _line(code, found.start()), is_outside)
         code = code[:begin] + made + _newlines(declaration) + code[end:]
         depths = _depths(code)
         at = begin + len(made)
@@ -286,7 +286,7 @@ _ALIGNED = re.compile(
 )
 
 
-def _declared(declaration: str, line: int, is_outside: bool) -> tuple[str, dict[str, str]]:
+def _declarations_of_text(declaration: str, line: int, is_outside: bool) -> tuple[str, dict[str, str]]:
     """C++ for one declaration, and what stands for its names further down where it cannot be a reference."""
     text = " ".join(_ALIGNED.sub(" ", declaration).replace("\\\n", " ").split())
     is_dynamic = re.search(r"\bextern\b", text) is not None

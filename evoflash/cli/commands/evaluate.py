@@ -70,7 +70,7 @@ def evaluate(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Check and time one given kernel: a genome, or a file of anybody's.
+    """Check and time one kernel: a genome or a file.
 
     Check one given genome and time it, as a search would; the outcome is stored.
 
