@@ -1,4 +1,4 @@
-"""evoflash evolves CUDA kernels of attention and decode linear layers: mutate, compile, check, time, keep the best.
+"""evoflash evolves CUDA kernels of attention and decode linear layers: mutate, compile, check, time, keep.
 
 A module imports from its own floor and from those below, never upwards; pyproject.toml has the exact order,
 `lint-imports` checks it. To follow a search from the command to the launch, read cli/commands/search.py,

@@ -311,7 +311,7 @@ def program(commands: Sequence[Callable[..., None]], groups: Sequence[typer.Type
     """The program with these commands; its help lists them in this order, and then groups of commands."""
     app = typer.Typer(
         name="evoflash",
-        help="Evolve fused-attention CUDA kernels: mutate, compile, check, time, keep.",
+        help="Evolve CUDA kernels of attention and decode linear layers.",
         cls=_Commands,
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -55,8 +55,8 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         least = [min(ratio[0] for ratio in row["rivals"].values()) for row in of_card]
         mean = math.exp(sum(map(math.log, least)) / len(least))
         said.append(
-            f"{card}, {len(least)} problems: the fastest library takes {mean:.3f} times as long as the winner "
-            f"(geometric mean; the least {min(least):.3f})."
+            f"{card}, {len(least)} problems: the fastest library takes {mean:.3f} times as long as the "
+            f"winner (geometric mean; the least {min(least):.3f})."
         )
     return said
 
