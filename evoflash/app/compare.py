@@ -201,11 +201,15 @@ class PairResult:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
-    """All results, or the failure that ended the comparison; the notes say what was left out."""
+    """All results, or the failure that ended the comparison, as ComparisonFailedError tells of it; the notes
+    say what was left out.
+    """
 
     results: tuple[PairResult, ...] = ()
     failure: str = ""
     notes: tuple[str, ...] = ()
+    blamed: str = ""
+    is_noise: bool = False
 
 
 def as_dict(run: ComparisonRun, outcome: ComparisonResult) -> dict[str, Any]:
@@ -221,8 +225,16 @@ def as_dict(run: ComparisonRun, outcome: ComparisonResult) -> dict[str, Any]:
     }
 
 
-class _FailedError(Exception):
-    """A contender cannot be compared; the message is the reason."""
+class ComparisonFailedError(EvoflashError):
+    """Two kernels cannot be compared; the message says why.
+
+    `blamed` is the name of the one that failed, empty where that cannot be told; `is_noise` where a busy GPU
+    let no time be judged, which is no kernel's fault.
+    """
+
+    def __init__(self, said: str, *, blamed: str = "", is_noise: bool = False) -> None:
+        self.blamed, self.is_noise = blamed, is_noise
+        super().__init__(said)
 
 
 def compare_kernels(run: ComparisonRun) -> ComparisonResult:
@@ -231,7 +243,11 @@ def compare_kernels(run: ComparisonRun) -> ComparisonResult:
         for contender in run.contenders:
             _check(contender)
         tests = [test for workload in run.problem.workloads for test in _time_on(workload, run)]
-    except (_FailedError, BaselineAbsentError, BaselineFailedError, MemoryFaultError) as failed:
+    except ComparisonFailedError as failed:
+        return ComparisonResult(failure=str(failed), blamed=failed.blamed, is_noise=failed.is_noise)
+    except (BaselineAbsentError, BaselineFailedError) as failed:
+        return ComparisonResult(failure=str(failed), blamed=_library_of(run))
+    except MemoryFaultError as failed:
         return ComparisonResult(failure=str(failed))
     except (KernelHungError, LaunchRefusedError) as failed:
         return ComparisonResult(failure=f"a kernel {failed}")
@@ -247,7 +263,14 @@ def _check(contender: ComparedKernel) -> None:
         return
     outcome = check_task(contender.task)
     if outcome.status is not Status.CORRECT:
-        raise _FailedError(f"{contender.name} fails at {outcome.rung} ({outcome.status}): {outcome.reason}")
+        said = f"{contender.name} fails at {outcome.rung} ({outcome.status}): {outcome.reason}"
+        raise ComparisonFailedError(said, blamed=contender.name)
+
+
+def _library_of(run: ComparisonRun) -> str:
+    """The name of the one that is a library's, where only one is."""
+    libraries = [contender.name for contender in run.contenders if contender.task is None]
+    return libraries[0] if len(libraries) == 1 else ""
 
 
 def _time_on(workload: Workload, run: ComparisonRun) -> list[SequentialTest]:
@@ -274,7 +297,8 @@ def _on_device(contender: ComparedKernel, bench: Bench) -> OnDevice:
         try:
             return baseline(contender.name.partition(" (")[0], bench)
         except BaselineAbsentError as reason:
-            raise _FailedError(f"{contender.name} cannot be timed on {bench.workload}: {reason}") from None
+            said = f"{contender.name} cannot be timed on {bench.workload}: {reason}"
+            raise ComparisonFailedError(said, blamed=contender.name) from None
     launches = dict(contender.task.timed)[bench.workload]
     return KernelContender(contender.name, contender.task.kernel(bench.workload, launches))
 
@@ -282,13 +306,14 @@ def _on_device(contender: ComparedKernel, bench: Bench) -> OnDevice:
 def _check_timed_output(timed: OnDevice, bench: Bench, timings: list[Timing], run: ComparisonRun) -> None:
     for timing in timings:
         if violation := beats_physics(timing, bench.workload, run.spec):
-            raise _FailedError(f"{timed.name}: {violation}")
+            raise ComparisonFailedError(f"{timed.name}: {violation}", blamed=timed.name)
     try:
         verdict = judge_replay(timed, bench, seed=run.seed, timed_us=timings[0].median_us)
     except GpuBusyError as busy:
-        raise _FailedError(f"{timed.name}: {busy}") from None
+        raise ComparisonFailedError(f"{timed.name}: {busy}", is_noise=True) from None
     if not verdict.passed:
-        raise _FailedError(f"{timed.name} is wrong as it was timed: {verdict.reason}")
+        said = f"{timed.name} is wrong as it was timed: {verdict.reason}"
+        raise ComparisonFailedError(said, blamed=timed.name)
 
 
 def _notes(results: tuple[PairResult, ...], run: ComparisonRun) -> tuple[str, ...]:
@@ -321,7 +346,8 @@ def compare_by_name(
     say(f"checking both, then timing them in pairs on {what}")
     outcome = _in_gpu_process(run)
     if outcome.failure:
-        raise EvoflashError(f"no comparison: {outcome.failure}; `evoflash check` looks into a kernel.")
+        said = f"no comparison: {outcome.failure}; `evoflash check` looks into a kernel."
+        raise ComparisonFailedError(said, blamed=outcome.blamed, is_noise=outcome.is_noise)
     return run, outcome
 
 

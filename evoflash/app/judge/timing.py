@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from evoflash.app.compare import ComparisonRun, PairResult, compare_by_name
+from evoflash.app.compare import ComparisonFailedError, ComparisonRun, PairResult, compare_by_name
 from evoflash.app.judge.answer import AnswerTiming
 from evoflash.app.search.limits import floor_us
 from evoflash.errors import DeviceError, EvoflashError
@@ -18,7 +18,7 @@ from evoflash.specs import load_gpu
 
 
 class NotTimedError(Exception):
-    """There is no time; `is_wrong` where the kernel failed on the GPU."""
+    """There is no time; `is_wrong` where the kernel failed on the GPU, or the process with it."""
 
     def __init__(self, words: str, *, is_wrong: bool = False) -> None:
         self.is_wrong = is_wrong
@@ -42,12 +42,13 @@ def time_beside_baseline(
     for name in baselines.DEFAULT:
         try:
             run, outcome = compare_by_name(str(path), name, problem=problem, seed=seed, db=db)
-        except EvoflashError as error:
+        except ComparisonFailedError as error:
             said = str(error)
-            if str(path) in said and "fails at" in said:
-                raise NotTimedError(said, is_wrong=True) from None
-            continue
-        if outcome.results:
+            if not error.blamed.startswith(name):  # else the library's fault: the next one may run
+                raise NotTimedError(said, is_wrong=not error.is_noise) from None
+        except EvoflashError as error:  # no library of that name for this problem
+            said = str(error)
+        else:
             return _timing(run, outcome.results, name), floor_us(run.problem, run.spec), run.spec.name
     raise NotTimedError(said or "no library has a kernel for it here")
 
