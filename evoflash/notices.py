@@ -38,8 +38,9 @@ def say(message: str) -> None:
 
 
 def count_of(number: int, noun: str) -> str:
-    """`1 shape`, `1,024 runs`, `2 strategies`: so many of what the noun names."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    """`1 shape`, `1,024 runs`, `2 strategies`, `3 ways`: so many of what the noun names."""
+    ends_in_ies = noun.endswith("y") and noun[-2:-1] not in "aeiou"
+    plural = f"{noun[:-1]}ies" if ends_in_ies else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
 
 

@@ -18,6 +18,7 @@ from evoflash.exports.cubin import write_artefact
 from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import artefact, form_of
 from evoflash.exports.one_file import MODULES
+from evoflash.notices import count_of
 from evoflash.operation import PythonDoor, operation_of
 from evoflash.runtime.dispatch import FALLBACK
 from evoflash.runtime.packaged import PACKAGE_FORMAT, PACKAGE_VERSION
@@ -131,7 +132,12 @@ def _fill(package: Package, folder: Path, name: str) -> None:
         write_text(folder / f"{module}.py", text)
     write_text(folder / "portfolio.json", json.dumps(_description(package), indent=1) + "\n")
     gpu, count = package.members[0].exported.gpu.name, len({m.exported.genome.id for m in package.members})
-    words = {"count": count, "gpu": gpu, "shapes": package.shapes, "name": name}
+    words = {
+        "kernels": count_of(count, "kernel"),
+        "gpu": gpu,
+        "shapes": count_of(package.shapes, "shape"),
+        "name": name,
+    }
     write_text(folder / "__init__.py", _door(package).use.format(**words, chosen_by=_chosen_by(package)))
 
 

@@ -50,7 +50,7 @@ _SIGNATURE = (
     "fallback=False)"
 )
 # Of a package with several kernels.
-_PACKAGE = '''"""Attention for PyTorch: {count} kernels for {gpu}, chosen by evoflash for {shapes} shapes.
+_PACKAGE = '''"""Attention for PyTorch: {kernels} for {gpu}, chosen by evoflash for {shapes}.
 
 {chosen_by}
 

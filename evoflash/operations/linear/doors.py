@@ -30,7 +30,7 @@ What it does not compute (more rows, another dtype or GPU, gradients) it refuses
 """
 # Of a package with several kernels.
 _PACKAGE = '''\
-"""A linear layer for PyTorch: {count} kernels for {gpu}, chosen by evoflash for {shapes} shapes.
+"""A linear layer for PyTorch: {kernels} for {gpu}, chosen by evoflash for {shapes}.
 
 {chosen_by}
 
