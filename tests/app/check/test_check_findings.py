@@ -32,7 +32,7 @@ RACE = (
 def kinds_in_the_emulator() -> set[str]:
     """Kinds are given to a reporting function; a few pass through one that takes the kind."""
     text = "".join(path.read_text() for path in [*EMU.glob("*.cpp"), *EMU.glob("*.h")])
-    reported = re.findall(r'\b(?:\w*report|refuse\w*|end_with|check_order)\(\s*"([\w-]+)"', text)
+    reported = re.findall(r'\b(?:\w*report|refuse\w*|end_with|check_order|stop_kernel)\(\s*"([\w-]+)"', text)
     hyphenated = re.findall(r'"([A-Za-z]+(?:-[A-Za-z]+)+)"', text)
     return {*reported, *hyphenated}
 

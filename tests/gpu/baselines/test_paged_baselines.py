@@ -1,5 +1,6 @@
 """The libraries' paged attention: which is asked when, and that what they are given holds the same keys."""
 
+import sys
 import types
 
 import numpy as np
@@ -93,7 +94,9 @@ def _tensor(torch, x):
     [(flash_attention_3, "fa3_paged"), (flashinfer, "flashinfer_xqa")],
     ids=lambda each: str(each)[-20:],
 )
-def test_a_library_that_is_not_installed_is_absent_and_says_how_to_get_it(torch, file, name):
+def test_a_library_that_is_not_installed_is_absent_and_says_how_to_get_it(torch, monkeypatch, file, name):
+    monkeypatch.setitem(sys.modules, "flashinfer", None)
+    monkeypatch.setitem(sys.modules, "flashinfer.decode", None)
     with pytest.raises(BaselineAbsentError, match="pip install"):
         list(file.calls(name, bench_of(SHAPE)))
 
