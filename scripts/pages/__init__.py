@@ -14,6 +14,7 @@ parts/         What is generated within README.md and hand-written pages of docs
 primitives     Writes docs/primitives.md, the list of the ef:: primitives, out of the headers of
                evoflash/device/.
 readme         Writes what is generated within README.md and pages of docs/ that are otherwise written by hand
+rivals         Writes the tables of docs/linear.md and docs/serving.md
 self_test      Writes the tables of docs/self-test.md from the corpus of frauds
 unseen         Makes docs/unseen.md of the records of scripts.peers.holdout
 """
