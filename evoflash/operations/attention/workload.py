@@ -3,12 +3,12 @@
 How far apart two workloads are is told here too, for an archive of kernels.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from evoflash.errors import UsageError, did_you_mean
+from evoflash.operations.problem_sizes import check_memory, octaves
 
 DTYPES = ("fp16", "bf16")
 HEAD_DIMS = tuple(range(16, 257, 16))
@@ -205,7 +205,6 @@ _WHY = {
     "hkv": "heads lie along a grid's y",
     "d": "no kernel has wider rows",
 }
-_LARGEST_GPU_GB = 288  # the memory of a B300 (NVIDIA's data sheet), the largest of one GPU in 2026
 
 
 def parse_workload(text: str) -> AttentionWorkload:
@@ -221,7 +220,8 @@ def parse_workload(text: str) -> AttentionWorkload:
     if named:
         if "heads" in numbers and named.heads == named.kv_heads:
             numbers.setdefault("kv_heads", numbers["heads"])  # the name means one key/value head a query head
-        return _check_size(replace(named, **numbers, **marks), text)  # type: ignore[arg-type]
+        asked = replace(named, **numbers, **marks)  # type: ignore[arg-type]
+        return check_memory(asked, text, fitting, otherwise="use fewer heads")
     if "heads" in numbers:
         numbers.setdefault("kv_heads", numbers["heads"])
     if missing := _missing_words(numbers):
@@ -229,18 +229,8 @@ def parse_workload(text: str) -> AttentionWorkload:
             f"problem '{text}' lacks {', '.join(missing)}: write b=,h=,s=,d= (and hkv=, sq=, skv=, dtype=, "
             f"acc=, causal) or a name: {', '.join(NAMED)}."
         )
-    return _check_size(AttentionWorkload(**numbers, **marks), text)  # type: ignore[arg-type]
-
-
-def _check_size(workload: AttentionWorkload, text: str) -> AttentionWorkload:
-    """The workload; UsageError where no GPU has the memory for its tensors."""
-    if workload.bytes_moved > _LARGEST_GPU_GB << 30:
-        most = fitting(workload, _LARGEST_GPU_GB << 30)
-        raise UsageError(
-            f"the tensors of problem '{text}' take {workload.bytes_moved / 2**30:,.0f} GiB, more than any "
-            f"GPU has ({_LARGEST_GPU_GB} GB): {f'at most {most} fits' if most else 'use fewer heads'}."
-        )
-    return workload
+    asked = AttentionWorkload(**numbers, **marks)  # type: ignore[arg-type]
+    return check_memory(asked, text, fitting, otherwise="use fewer heads")
 
 
 def fitting(workload: AttentionWorkload, most_bytes: int) -> str:
@@ -316,15 +306,11 @@ def distance(a: AttentionWorkload, b: AttentionWorkload) -> float:
     are seq_kv.
     """
     return (
-        _ROW_WEIGHT * _octaves(a.batch * a.heads * a.seq_q, b.batch * b.heads * b.seq_q)
-        + _KEYS * _octaves(a.seq_kv, b.seq_kv)
-        + _GROUP * _octaves(a.gqa_ratio, b.gqa_ratio)
-        + _HEAD_DIM * _octaves(a.head_dim, b.head_dim)
+        _ROW_WEIGHT * octaves(a.batch * a.heads * a.seq_q, b.batch * b.heads * b.seq_q)
+        + _KEYS * octaves(a.seq_kv, b.seq_kv)
+        + _GROUP * octaves(a.gqa_ratio, b.gqa_ratio)
+        + _HEAD_DIM * octaves(a.head_dim, b.head_dim)
         + _MASK * (a.causal != b.causal)
         + _DTYPE * (a.dtype != b.dtype)
         + _ACCUMULATOR * (a.accumulate != b.accumulate)
     )
-
-
-def _octaves(a: int, b: int) -> float:
-    return abs(math.log2(a / b))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from evoflash.errors import UsageError, did_you_mean
+from evoflash.operations.problem_sizes import octaves
 
 BLOCK = 128  # rows and columns of W that share a scale, where scales are of blocks
 X_SCALE_STEP = 4  # scales of x in 16 bytes
@@ -245,14 +246,10 @@ _SIZE, _DEPTH, _ROWS, _WEIGHTS, _X, _ADDED = 1.0, 1.0, 0.5, 2.0, 1.0, 0.5
 def distance(a: LinearWorkload, b: LinearWorkload) -> float:
     """0 for the same workload. The columns of y decide how full the GPU is, k how long a column takes."""
     return (
-        _SIZE * _octaves(a.n, b.n)
-        + _DEPTH * _octaves(a.k, b.k)
-        + _ROWS * _octaves(a.m, b.m)
+        _SIZE * octaves(a.n, b.n)
+        + _DEPTH * octaves(a.k, b.k)
+        + _ROWS * octaves(a.m, b.m)
         + _WEIGHTS * (a.weights != b.weights)
         + _X * (a.x != b.x)
         + _ADDED * ((a.bias != b.bias) + (a.residual != b.residual))
     )
-
-
-def _octaves(a: int, b: int) -> float:
-    return abs(math.log2(a / b))

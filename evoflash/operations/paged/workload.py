@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 from evoflash.errors import UsageError, did_you_mean
+from evoflash.operations.problem_sizes import check_memory, octaves
 
 DTYPES = ("fp16", "bf16")
 HEAD_DIMS = tuple(range(16, 257, 16))
@@ -395,7 +396,6 @@ _MOST = {
     "page": 65_536,
     "window": _ROWS,
 }
-_LARGEST_GPU_GB = 288  # the memory of a B300 (NVIDIA's data sheet), the largest of one GPU in 2026
 _FORM = (
     "b=8,h=32,hkv=8,sq=1,skv=4096,d=128,page=16, perhaps dtype=, lengths=, window=, softcap=, sink, ragged, "
     "invariant"
@@ -419,7 +419,7 @@ def parse_workload(text: str) -> PagedWorkload:
     if named:
         if "batch" in found or "seq_kv" in found:  # a list is of its own batch and longest
             found.setdefault("lengths", named.lengths if named.lengths in LENGTHS else "")
-        return _check_size(replace(named, **found), text)
+        return check_memory(replace(named, **found), text, fitting, otherwise="use fewer sequences")
     found.setdefault("seq_q", 1)
     if "heads" in found:
         found.setdefault("kv_heads", found["heads"])
@@ -431,7 +431,7 @@ def parse_workload(text: str) -> PagedWorkload:
     if lacks:
         words_of = ", ".join(f"{word}=" for word in lacks)
         raise UsageError(f"problem '{text}' lacks {words_of}: write {_FORM}, or a name: {', '.join(NAMED)}.")
-    return _check_size(PagedWorkload(**found), text)
+    return check_memory(PagedWorkload(**found), text, fitting, otherwise="use fewer sequences")
 
 
 def _read_word(word: str, text: str) -> tuple[str, Any]:
@@ -470,17 +470,6 @@ def _read_softcap(word: str, value: str, text: str) -> float:
     return number
 
 
-def _check_size(workload: PagedWorkload, text: str) -> PagedWorkload:
-    """The workload; UsageError where no GPU has the memory for its tensors."""
-    if workload.bytes_moved > _LARGEST_GPU_GB << 30:
-        most = fitting(workload, _LARGEST_GPU_GB << 30)
-        raise UsageError(
-            f"the tensors of problem '{text}' take {workload.bytes_moved / 2**30:,.0f} GiB, more than any "
-            f"GPU has ({_LARGEST_GPU_GB} GB): {f'at most {most} fits' if most else 'use fewer sequences'}."
-        )
-    return workload
-
-
 def fitting(workload: PagedWorkload, most_bytes: int) -> str:
     """Shorter sequences with which the tensors of the workload take no more bytes, as words of a problem;
     empty where none fit, or where a list says how long they are.
@@ -506,20 +495,16 @@ _FEATURE, _DTYPE = 0.5, 0.5
 def distance(a: PagedWorkload, b: PagedWorkload) -> float:
     """0 for the same workload."""
     return (
-        _ROW_WEIGHT * _octaves(a.kv_heads * a.total_q, b.kv_heads * b.total_q)
-        + _KEYS * _octaves(1 + sum(a.keys), 1 + sum(b.keys))
-        + _LONGEST * _octaves(1 + a.keys[-1], 1 + b.keys[-1])
-        + _GROUP * _octaves(a.gqa_ratio, b.gqa_ratio)
-        + _HEAD_DIM * _octaves(a.head_dim, b.head_dim)
-        + _PAGE * _octaves(a.page, b.page)
+        _ROW_WEIGHT * octaves(a.kv_heads * a.total_q, b.kv_heads * b.total_q)
+        + _KEYS * octaves(1 + sum(a.keys), 1 + sum(b.keys))
+        + _LONGEST * octaves(1 + a.keys[-1], 1 + b.keys[-1])
+        + _GROUP * octaves(a.gqa_ratio, b.gqa_ratio)
+        + _HEAD_DIM * octaves(a.head_dim, b.head_dim)
+        + _PAGE * octaves(a.page, b.page)
         + _FEATURE * sum(bool(getattr(a, name)) != bool(getattr(b, name)) for name in FEATURES)
-        + (_octaves(a.window, b.window) / 4 if a.window and b.window else 0)
+        + (octaves(a.window, b.window) / 4 if a.window and b.window else 0)
         + _DTYPE * (a.dtype != b.dtype)
     )
-
-
-def _octaves(a: int, b: int) -> float:
-    return abs(math.log2(a / b))
 
 
 def pages_needed(workload: PagedWorkload, sequences: Sequence[tuple[int, int]]) -> int:
