@@ -65,6 +65,7 @@ ground:
     runtime/       What exported kernels need on the machine of their user
     spawning       Starts Python processes that need neither the caller's script nor /dev/shm
     version        The version of evoflash, which files, databases and records name
+    fork_server    Forks Python processes from one that has loaded their modules already
 """
 
 import importlib

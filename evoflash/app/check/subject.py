@@ -11,7 +11,6 @@ from pathlib import Path
 from evoflash import operation as registry
 from evoflash.app.check.hidden_text import unseen_lines
 from evoflash.app.check.own_kernel import Argument, KernelFile, read_kernel_file
-from evoflash.app.known import known_genome
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha, primitives
@@ -131,6 +130,10 @@ def named_kernels(
     if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
         made = of_export if is_exported(path, read_text(path)) else of_file
         return made(path, problem=problem, gpu=gpu)
+    from evoflash.app.known import (
+        known_genome,  # which loads the database; no process that runs a kernel needs it
+    )
+
     return of_genome(*known_genome(str(what), db, problem=problem, gpu=gpu))
 
 
