@@ -37,13 +37,14 @@ class RowsTogether:
 
 
 def sample(workload: PagedWorkload, rng: np.random.Generator) -> Sample:
-    """The whole output while that is cheap; else the rows of up to 8 tokens, the first and the last among
-    them, and as many whole groups of heads as there is time for.
+    """The whole output while that is cheap; else the rows of 3 to 8 tokens, the first and the last among
+    them, and as many whole groups of heads as there is time for. The device answers for the other rows.
     """
     w = workload
     if w.batch * w.kv_heads * w.seq_kv * w.head_dim <= _MOST:
         return every_row(w)
-    rows = np.union1d([0, w.total_q - 1], rng.permutation(w.total_q)[: _SAMPLE_ROWS - 2])
+    count = min(_SAMPLE_ROWS, max(3, _MOST // (w.seq_kv * w.head_dim)))
+    rows = np.union1d([0, w.total_q - 1], rng.permutation(w.total_q)[: count - 2])
     groups = max(1, _MOST // (len(rows) * w.seq_kv * w.head_dim))
     chosen = np.sort(rng.permutation(w.kv_heads)[:groups])
     heads = (chosen[:, None] * w.gqa_ratio + np.arange(w.gqa_ratio)).reshape(-1)
