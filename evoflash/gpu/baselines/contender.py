@@ -290,7 +290,7 @@ def time_settings(
     """Short times in us of those settings that run and give what is right, and why the others do not. After
     the limit no more are tried.
 
-    Where a sample of the protocol waits for an idle GPU, all are timed without that, and then the fastest few.
+    Where a sample of the protocol waits for an idle GPU, all are timed without that, and the fastest again.
     """
     if protocol.pace is Pace.BOOST:
         first_us, reasons = time_settings(

@@ -71,8 +71,8 @@ class _Draw:
 
     workload: PagedWorkload
     q: Single  # (rows, heads, head_dim)
-    k: Single | Bits  # (pages, heads, rows of a page, head_dim); of very many numbers their patterns
-    v: Single | Bits
+    k: NDArray[Any]  # (pages, heads, rows of a page, head_dim): numbers, or of very many their patterns
+    v: NDArray[Any]
     sinks: Single
     rows: list[int]  # of each sequence
     keys: list[int]
@@ -184,7 +184,7 @@ def _over_and_over(pool: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     return np.resize(pool, math.prod(shape)).reshape(shape)
 
 
-def _normal(shape: tuple[int, ...], rng: np.random.Generator, packed: str = "") -> Single | Bits:
+def _normal(shape: tuple[int, ...], rng: np.random.Generator, packed: str = "") -> NDArray[Any]:
     """N(0, 1); of very many numbers those of a pool, over and over, and then patterns where a type is given:
     that is as much memory as a test input has, written once.
     """
