@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evoflash.app.check.own_kernel import OutputArray
-from evoflash.app.check.subject import Case, WorkloadCase
+from evoflash.app.check.cases import Case, OutputArray, WorkloadCase
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import EmulatorReport, Site
 from evoflash.evaluation import Status

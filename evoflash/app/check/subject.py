@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evoflash import operation as registry
+from evoflash.app.check.cases import Case, OwnCase, WorkloadCase
 from evoflash.app.check.hidden_text import unseen_lines
-from evoflash.app.check.own_kernel import Argument, KernelFile, read_kernel_file
+from evoflash.app.check.own_kernel import KernelFile, read_kernel_file
 from evoflash.app.known import known_genome
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
@@ -26,33 +27,12 @@ from evoflash.kernels.standalone import (
     genome_of_words,
     without_prefix,
 )
-from evoflash.launch import LaunchConfig
 from evoflash.operation import CompileKey, Loop, Workload, operation_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
 
 _MOST_FLOPS = 1 << 26  # of a workload, up to which it is emulated: some 0.2 s
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadCase:
-    """A workload whose result is known."""
-
-    workload: Workload
-    launches: tuple[LaunchConfig, ...]
-    is_crowded: bool = False  # on a GPU with a single SM: persistent blocks take several tiles each
-
-
-@dataclass(frozen=True, slots=True)
-class OwnCase:
-    """One launch with arguments of its own: no result to compare with."""
-
-    launch: LaunchConfig
-    arguments: tuple[Argument, ...]
-
-
-Case = WorkloadCase | OwnCase
 
 
 @dataclass(frozen=True, slots=True, eq=False)
