@@ -37,7 +37,7 @@ from evoflash.kernels import gxx
 from evoflash.kernels.ef_layer import made_headers
 from evoflash.numerics import ARRAY_TYPES
 from evoflash.operation import ExpectedOutputs, Output, TestInput, operation_of
-from evoflash.paths import cache_dir
+from evoflash.paths import TEMPLATES, cache_dir
 from evoflash.sandbox.boundary import Boundary
 from evoflash.sandbox.process import ConfinedProcess
 from evoflash.validation.cases import draw_case
@@ -48,6 +48,7 @@ JudgedRun = Callable[[WorkloadCase, ExpectedOutputs, TestInput, Sequence[Emulati
 _FRAME = struct.Struct("<qQ")  # a run's exit code, and how many bytes it answers
 _MOST_ANSWER = 1 << 30
 _MOST_WORDS = 2000  # characters of a report
+MOST_FAILED = 6  # runs: what a kernel does wrong it does in most of them
 _START_S = 60.0  # for Python and NumPy on a slow disk
 
 
@@ -83,9 +84,12 @@ class ConfinedWorkers:
     runs: ConfinedRuns
     library: Path
     workers: "list[_Worker]"
+    failed: int = 0  # runs
 
     def run_all(self, to_run: Sequence[ToRun]) -> list[OneRun]:
-        """The runs that were made, in order: none begins after one that does not end, or too late."""
+        """The runs that were made, in order: none begins after one that does not end, after as many that
+        failed as say what is wrong, or too late.
+        """
         waiting = deque(enumerate(to_run))
         ran: dict[int, OneRun] = {}
         errors: list[BaseException] = []
@@ -120,7 +124,8 @@ class ConfinedWorkers:
                 self.workers[which] = _Worker(self.runs, self.library)
             ending = self.workers[which].make(case, run, inputs)
             ran[at] = OneRun(case, run, inputs, ending)
-            if ran[at].is_endless:
+            self.failed += not ran[at].is_right
+            if ran[at].is_endless or self.failed >= MOST_FAILED:
                 waiting.clear()
 
 
@@ -142,7 +147,7 @@ class _Worker:
         self._process = ConfinedProcess(
             runs.boundary,
             [sys.executable, "-s", "-m", confined_worker.__name__, str(cache_dir())],
-            read=(shown, runtime.parent, made_headers()),
+            read=(shown, runtime.parent, made_headers(), TEMPLATES),  # an operation reads its struct there
             write=scratch,
             memory_bytes=runs.memory_bytes,
         )

@@ -66,6 +66,11 @@ class OneRun:
         return self.ending.value is not None and not self.ending.value.reports
 
     @property
+    def is_right(self) -> bool:
+        """Whether nothing speaks against it."""
+        return self.is_clean and not (self.ending.value and self.ending.value.wrong)
+
+    @property
     def is_endless(self) -> bool:
         """Whether its time ran out, the emulator's own or the process's."""
         reports = self.ending.value.reports if self.ending.value else ()

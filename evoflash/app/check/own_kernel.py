@@ -21,36 +21,52 @@ Three = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KernelFile:
-    """A .cu and its launch. With a `loop` it follows evoflash's attention ABI, else it has `arguments`."""
+class WrittenLaunch:
+    """One launch as the comment says it, for sizes that are not known yet."""
 
-    path: Path
-    text: str
     entry: str
     grid: tuple[Expression, Expression, Expression]
     block: tuple[Expression, Expression, Expression]
     smem: Expression
     cluster: Three
     resident: bool  # its blocks wait for one another
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelFile:
+    """A .cu and its launches. With a `loop` it follows the ABI of an operation, else it has `arguments`."""
+
+    path: Path
+    text: str
+    written: tuple[WrittenLaunch, ...]  # one after the other, with the same arguments
     workspace: Expression
     arguments: tuple[Argument, ...]
     loop: Loop | None
-    problem: str  # what an attention kernel is for, where the comment says so
+    operation: str  # whose ABI it follows; empty with arguments of its own
+    problem: str  # what it is for, where the comment says so
     maps: tuple[TensorMapSpec, ...]  # an attention kernel's first arguments
 
-    def launch(self, workload: Workload | None = None) -> LaunchConfig:
-        """The launch, on a workload where it is attention. UsageError when an expression fails."""
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The kernels that are launched."""
+        return tuple(dict.fromkeys(each.entry for each in self.written))
+
+    def launches(self, workload: Workload | None = None) -> tuple[LaunchConfig, ...]:
+        """The launches, on a workload where there is one. UsageError when an expression fails."""
         names = _names(workload) if workload else {}
         try:
-            return LaunchConfig(
-                entry_symbol(self.entry),
-                grid=_three(self.grid, names),
-                block=_three(self.block, names),
-                smem_bytes=self.smem(names),
-                workspace_bytes=self.workspace(names),
-                cluster=self.cluster,
-                resident=self.resident,
-                maps=self.maps,
+            return tuple(
+                LaunchConfig(
+                    entry_symbol(each.entry),
+                    grid=_three(each.grid, names),
+                    block=_three(each.block, names),
+                    smem_bytes=each.smem(names),
+                    workspace_bytes=self.workspace(names),
+                    cluster=each.cluster,
+                    resident=each.resident,
+                    maps=self.maps,
+                )
+                for each in self.written
             )
         except TemplateError as error:
             raise UsageError(str(error)) from None
@@ -66,7 +82,9 @@ def _names(workload: Workload) -> dict[str, Any]:
 
 
 _HEADER = re.compile(r"/\*[ \t]*evoflash check[ \t]*\n(.*?)\*/", re.DOTALL)
-_KEYS = ("entry", "grid", "block", "smem", "cluster", "resident", "arguments", "attention", "workspace")
+_OPERATIONS = ("attention", "linear", "paged_attention")
+_LAUNCH_KEYS = ("entry", "grid", "block", "smem", "cluster", "resident")
+_KEYS = (*_LAUNCH_KEYS, "then", "arguments", *_OPERATIONS, "workspace")
 _ARRAY_KEYS = ("name", "dtype", "shape", "fill", "out", "box", "swizzle")
 _SCALAR_KEYS = ("name", "dtype", "value")
 _MAP_KEYS = ("map", "box", "swizzle")
@@ -88,25 +106,28 @@ def read_kernel_file(path: Path, text: str) -> KernelFile:
     header = _Header(path, match[1], text.count("\n", 0, match.start(1)))
     table = header.table()
     header.only(table, _KEYS, "the comment")
-    entry = header.need(table, "entry", str)
-    _check_text(path, text, entry)
-    if ("arguments" in table) == ("attention" in table):
+    written = (header.written(table), *map(header.written, header.tables(table, "then")))
+    for each in written:
+        _check_text(path, text, each.entry)
+    operations = [name for name in _OPERATIONS if name in table]
+    if len(operations) + ("arguments" in table) != 1:
         raise header.wrong(
-            "arguments", "give either `arguments` or `attention = {}` (evoflash's attention ABI)"
+            "arguments",
+            "give either `arguments` or one of `attention = {}`, `linear = {}`, "
+            "`paged_attention = {}` for the arguments of evoflash's own kernels",
         )
+    if "arguments" in table and len(written) > 1:
+        raise header.wrong("then", "several launches need the arguments of an operation, as `attention = {}`")
+    operation = operations[0] if operations else ""
     return KernelFile(
         path=path,
         text=text,
-        entry=entry,
-        grid=header.three(table, "grid"),
-        block=header.three(table, "block"),
-        smem=header.expression("smem", table.get("smem", 0)),
-        cluster=header.numbers(table.get("cluster", 1), "cluster"),
-        resident=header.flag(table, "resident"),
+        written=written,
         workspace=header.expression("workspace", table.get("workspace", 0)),
         arguments=header.arguments(table),
-        loop=header.loop(table),
-        problem=header.problem(table),
+        loop=header.loop(table, operation),
+        operation=operation,
+        problem=header.problem(table, operation),
         maps=header.maps(table),
     )
 
@@ -191,14 +212,27 @@ class _Header:
     def tables(self, table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
         value = table.get(key, [])
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-            raise self.wrong(key, f"{key} must be a list of tables, one for each kernel argument in order")
+            raise self.wrong(key, f"{key} must be a list of tables, in order")
         return value
 
-    def loop(self, table: Mapping[str, Any]) -> Loop | None:
-        if "attention" not in table:
+    def written(self, table: Mapping[str, Any]) -> WrittenLaunch:
+        if table.keys() - set(_KEYS):
+            self.only(table, _LAUNCH_KEYS, "a launch")
+        return WrittenLaunch(
+            entry=self.need(table, "entry", str),
+            grid=self.three(table, "grid"),
+            block=self.three(table, "block"),
+            smem=self.expression("smem", table.get("smem", 0)),
+            cluster=self.numbers(table.get("cluster", 1), "cluster"),
+            resident=self.flag(table, "resident"),
+        )
+
+    def loop(self, table: Mapping[str, Any], operation: str) -> Loop | None:
+        if not operation:
             return None
-        given = dict(self.need(table, "attention", dict))
-        self.only(given, (*_LOOP_KEYS, "problem", "maps"), "attention")
+        given = dict(self.need(table, operation, dict))
+        more = ("problem", "maps") if operation == "attention" else ("problem",)
+        self.only(given, (*_LOOP_KEYS, *more), operation)
         given.pop("problem", None)
         given.pop("maps", None)
         for key, value in given.items():
@@ -207,8 +241,8 @@ class _Header:
         # most_ctas: its grid may have blocks that take one piece of work after another; nobody says so.
         return Loop(**{"rows": 64, "keys": 64, "stages": 2, "splits": 1, "most_ctas": 1, **given})
 
-    def problem(self, table: Mapping[str, Any]) -> str:
-        given = table.get("attention", {})
+    def problem(self, table: Mapping[str, Any], operation: str) -> str:
+        given = table.get(operation, {})
         return str(self.need(given, "problem", str)) if "problem" in given else ""
 
     def arguments(self, table: Mapping[str, Any]) -> tuple[Argument, ...]:

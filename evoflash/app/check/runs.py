@@ -26,7 +26,7 @@ from evoflash.app.check.cases import (
     launch_own,
     no_numbers,
 )
-from evoflash.app.check.confined_runs import ConfinedRuns, ToRun
+from evoflash.app.check.confined_runs import MOST_FAILED, ConfinedRuns, ToRun
 from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
 from evoflash.app.check.lint import beyond_in, unseen_in
@@ -36,7 +36,7 @@ from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s
 from evoflash.errors import DeviceError
-from evoflash.evaluation import Build, Status, Verdict
+from evoflash.evaluation import Build, Candidate, Status, Verdict
 from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.nvrtc import compile_candidate
@@ -336,6 +336,7 @@ def check_kernel(
         ran, to_run = _run_confined(library, to_run, confinement, deadline_s=begun_s + confinement.seconds)
     if len(ran) < len(to_run):
         why = "after one that does not end" if any(one.is_endless for one in ran) else "for want of time"
+        why = "after those that failed" if sum(not one.is_right for one in ran) >= MOST_FAILED else why
         notes = (*notes, f"{len(to_run) - len(ran)} runs were not made {why}.")
     found = findings_of(subject, ran)
     known = {(finding.kind, finding.line) for finding in found}
@@ -470,16 +471,30 @@ def _launches_that_do_not_fit(subject: KernelUnderTest, build: Build | None) -> 
     return [Finding("cannot-launch", text) for text in texts]
 
 
+_MOST_COMPILING_S = 60.0
+
+
+def _compiled_apart(candidate: Candidate) -> Build:
+    """Somebody else's text by NVRTC in a process of its own: it may take for ever, or the process with it."""
+    with IsolatedPool(1) as pool:
+        ending = pool.submit(compile_candidate, candidate, timeout_s=_MOST_COMPILING_S).result()
+    raise_if_of_machine(ending)
+    if ending.value is None:
+        raise DeviceError(f"NVRTC came to no end: {ending.reason}")
+    return ending.value
+
+
 def _compile(
     subject: KernelUnderTest, *, is_foreign: bool
 ) -> tuple[Build | None, tuple[Finding, ...], tuple[str, ...]]:
     """What NVRTC and ptxas make of the text for the GPU; without NVRTC a note says so."""
     if subject.candidate is None:
         return None, (), ()
-    if is_foreign and subject.unseen:  # NVRTC runs in this process, and reads what a text includes
-        return None, (), ("ptxas was not asked about a text that holds what the emulator does not see.",)
+    # NVRTC runs outside of the sandbox, and reads what a text includes.
+    if (is_foreign and subject.unseen) or subject.beyond:
+        return None, (), ("NVRTC was not asked about a text that holds what the emulator does not see.",)
     try:
-        build = compile_candidate(subject.candidate)
+        build = _compiled_apart(subject.candidate) if is_foreign else compile_candidate(subject.candidate)
     except DeviceError as error:
         return None, (), (f"ptxas was not asked: {error}",)
     if not build.ok:

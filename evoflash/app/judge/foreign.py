@@ -189,7 +189,7 @@ def _with_time(
     if submitted.shown != str(path):
         return replace(answer, notes=(*answer.notes, "a solution's kernel is not timed: submit its .cu."))
     try:
-        found: Any = time_beside_baseline(path, problem=options.problem, seed=seed, db=db)
+        found: Any = time_beside_baseline(path, problem=str(answer.problem), seed=seed, db=db)
     except NotTimedError as error:
         status: AnswerStatus = "incorrect" if error.is_wrong else "correct"
         notes = (*answer.notes, f"not timed: {error}")
