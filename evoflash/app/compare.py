@@ -41,6 +41,8 @@ from evoflash.gpu.timing.protocols import CALL, Pace, TimingProtocol
 from evoflash.isolation import IsolatedPool, raise_if_of_machine
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate, first_error
+from evoflash.kernels.plain_nvrtc import symbol_in
+from evoflash.launch import LaunchConfig
 from evoflash.notices import say, working
 from evoflash.operation import Workload
 from evoflash.problem import Problem, canonical, parse_problem
@@ -140,7 +142,7 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
     if kernel.loop is None:
         raise UsageError(
             f"{path} has arguments of its own, so nothing says what is right: only kernels with evoflash's "
-            "attention arguments can be compared (`attention = {}`, docs/check.md)."
+            "arguments can be compared (`attention = {}`, docs/check.md)."
         )
 
     def contender(what: Problem) -> ComparedKernel:
@@ -149,7 +151,13 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
         build = compile_candidate(subject.candidate)
         if not build.ok:
             raise EvoflashError(f"{path} does not compile: {first_error(build.log)}")
-        task = gpu_task(str(path), what, (build,), lambda w: (kernel.launch(w),), spec, seed)
+        symbols = [symbol_in(Path(build.cubin_path), each.entry) for each in kernel.written]
+
+        def launches(workload: Workload) -> tuple[LaunchConfig, ...]:
+            made = zip(kernel.launches(workload), symbols, strict=True)
+            return tuple(replace(launch, entry=symbol) for launch, symbol in made)
+
+        task = gpu_task(str(path), what, (build,), launches, spec, seed)
         return ComparedKernel(str(path), task)
 
     return _Meaning(kernel.problem, contender)
