@@ -57,11 +57,15 @@ class ToolProcess:
             if self.process.returncode is None:
                 self.process.kill()
             await self.process.aclose()
+            _live.discard(self)
 
     def _look(self) -> None:
         """A process that has ended names its children no more: they are noted before."""
         if self.process.returncode is None:
-            self._seen |= _below(self.process.pid)
+            self._seen |= processes_below(self.process.pid)
+
+
+_live: set[ToolProcess] = set()
 
 
 async def start_tool(tool: str, arguments: Mapping[str, Any], served: ServedFolder) -> ToolProcess:
@@ -74,7 +78,15 @@ async def start_tool(tool: str, arguments: Mapping[str, Any], served: ServedFold
     request = {"tool": tool, "arguments": arguments, "root": str(served.root), "db": served.db}
     assert process.stdin is not None
     await process.stdin.send(json.dumps(request).encode() + b"\n")
-    return ToolProcess(process)
+    _live.add(started := ToolProcess(process))
+    return started
+
+
+async def end_tools() -> None:
+    """All that are at work in this process."""
+    async with anyio.create_task_group() as tasks:
+        for each in tuple(_live):
+            tasks.start_soon(each.end)
 
 
 def _stat(process: int) -> tuple[str, int, str] | None:
@@ -91,7 +103,7 @@ def _is_alive(identity: _Identity) -> bool:
     return found is not None and found[0] != "Z" and found[2] == identity[1]
 
 
-def _below(process: int) -> set[_Identity]:
+def processes_below(process: int) -> set[_Identity]:
     """The process and all that descend from it."""
     stats = {int(each.name): _stat(int(each.name)) for each in Path("/proc").iterdir() if each.name.isdigit()}
     found, grown = {process}, True

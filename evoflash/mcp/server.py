@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,11 +20,12 @@ from pydantic import ValidationError
 
 from evoflash.errors import UsageError
 from evoflash.mcp.answers import ANSWERS
-from evoflash.mcp.processes import start_tool
+from evoflash.mcp.processes import end_tools, start_tool
 from evoflash.mcp.searches import Searches, ServedSearch
 from evoflash.mcp.served_folder import ServedFolder, served_folder
 from evoflash.mcp.tools import BY_NAME, TOOLS, ToolEntry, check_names
 from evoflash.mcp.work import call_tool
+from evoflash.notices import say
 from evoflash.paths import DEVICE
 from evoflash.version import __version__
 from evoflash.views.terminal import error_facts
@@ -233,5 +236,23 @@ def _reader(path: Path) -> Callable[[], str]:
 
 
 def serve(root: Path, db: str) -> None:
-    """Over stdio, until the client closes it."""
-    build_server(root, db).run("stdio")
+    """Over stdio, until the client closes it, or a signal comes."""
+    server = build_server(root, db)
+
+    async def run() -> None:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(_exit_on_signal)
+            await server.run_stdio_async()
+            tasks.cancel_scope.cancel()
+
+    anyio.run(run)
+
+
+async def _exit_on_signal(task_status: Any) -> None:
+    """Without a look back, once all processes have ended: a thread that waits for stdin cannot be stopped."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            await end_tools()
+            say(f"stopped by {'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'}.")
+            os._exit(128 + number)

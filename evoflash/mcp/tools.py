@@ -74,6 +74,7 @@ WaitS = Annotated[
         description="Wait at most so many seconds for the end, with progress notifications.",
     ),
 ]
+TimeoutS = Annotated[float, Field(ge=1, le=3600, description="Of a file: seconds in the sandbox.")]
 Seed = Annotated[int, Field(ge=0, le=MOST_SEED, description="Seeds every random choice.")]
 
 
@@ -172,20 +173,26 @@ def check_kernel(
     gpu: MaybeGpu = None,
     runs: Annotated[int, Field(ge=1, le=1000, description="Runs of each shape, under other schedules.")] = 4,
     seed: Seed = 1,
+    timeout_s: TimeoutS = 120.0,
 ) -> Facts:
     """Find races, deadlocks, wrong results and slow accesses of a kernel by line, in the CPU emulator.
 
-    The kernel is a .cu file (`path`), an `id`, or a `family` with `values` for a `gpu`. Nothing is stored.
-    A verdict of `passed` holds for the shapes that were checked.
+    The kernel is a .cu file (`path`), which runs in a sandbox, an `id`, or a `family` with `values` for a
+    `gpu`. Nothing is stored. A verdict of `passed` holds for the shapes that were checked.
     """
+    from evoflash.app.check.runs import Confinement, reports_as_dict
     from evoflash.app.check.runs import check_kernel as check
-    from evoflash.app.check.runs import reports_as_dict
     from evoflash.app.check.subject import named_kernels
+    from evoflash.app.judge.foreign import MEMORY_BYTES
+    from evoflash.sandbox.boundary import found_boundary
 
     what = _kernel_name(served, path, id, family)
     words = [f"{name}={_word(value)}" for name, value in (values or {}).items()]
     subjects = named_kernels(what, family, words, problem=problem, gpu=gpu, db=served.db)
-    return reports_as_dict([check(subject, runs=runs, seed=seed) for subject in subjects])
+    confinement = None if path is None else Confinement(found_boundary(), timeout_s, MEMORY_BYTES)
+    return reports_as_dict(
+        [check(subject, runs=runs, seed=seed, confinement=confinement) for subject in subjects]
+    )
 
 
 def evaluate(
@@ -206,9 +213,7 @@ def evaluate(
             ge=0, le=MOST_SEED, description="Of a file: its hidden shapes; drawn anew where there is none."
         ),
     ] = None,
-    timeout_s: Annotated[
-        float, Field(ge=1, le=3600, description="Of a file: seconds in the sandbox.")
-    ] = 120.0,
+    timeout_s: TimeoutS = 120.0,
 ) -> Facts:
     """Take a kernel through every check to its time, and answer with status, findings, times in us and score.
 

@@ -1,14 +1,17 @@
 """`evoflash mcp` by the client of the package `mcp`: in memory, and once as a process over stdio."""
 
 import json
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from places import ROOT
+from places import ROOT, environment
 from tables import table_of_cases
 from waiting import LIMIT_S
 
@@ -16,8 +19,9 @@ pytest.importorskip("mcp.server", reason="the extra mcp is not installed")
 
 import anyio
 from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from evoflash.mcp.processes import _below
+from evoflash.mcp.processes import processes_below as below
 from evoflash.mcp.server import build_server
 
 Session = Callable[[Client], Awaitable[Any]]
@@ -100,6 +104,7 @@ def test_resources_are_what_a_kernel_may_call_and_the_genes_of_a_family(root: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_check_names_the_line_and_tells_of_its_progress(root: Path) -> None:
     told: list[float] = []
 
@@ -118,6 +123,7 @@ def test_a_check_names_the_line_and_tells_of_its_progress(root: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_an_export_is_below_the_root_and_a_dry_run_is_none(root: Path) -> None:
     asked = {"path": "kernel.cu", "family": "flash_mma", "gpu": "l4"}
     tried = call(root, "export", {**asked, "dry_run": True}).structured_content
@@ -126,16 +132,86 @@ def test_an_export_is_below_the_root_and_a_dry_run_is_none(root: Path) -> None:
     assert (made["files"], (root / "kernel.cu").exists()) == (["kernel.cu"], True)
 
 
-async def children(client: Client, tool: str, arguments: dict[str, Any], begun: Callable[[], bool]) -> float:
-    """Cancels the call once `begun`; seconds after which no process of this one's calls is left."""
-    mine = {each for each in _below(subprocess.os.getpid())}
+async def seconds_to_end(client: Client, tool: str, arguments: dict[str, Any], before: set[Any]) -> float:
+    """From the cancellation of a call that has started processes until none of them is left."""
+    told = anyio.Event()
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.set()
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(client.call_tool, tool, arguments)
-        while not begun():
-            await anyio.sleep(0.05)
-        assert _below(subprocess.os.getpid()) - mine
+        tasks.start_soon(partial(client.call_tool, tool, arguments, progress_callback=hear))
+        with anyio.move_on_after(3):  # a check may have nothing to tell for long
+            await told.wait()
+        assert below(os.getpid()) - before
         tasks.cancel_scope.cancel()
     at = time.monotonic()
-    while _below(subprocess.os.getpid()) - mine:
+    while below(os.getpid()) - before:
         await anyio.sleep(0.05)
     return time.monotonic() - at
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_cancelled_check_leaves_no_process(root: Path) -> None:
+    async def cancel(client: Client) -> float:
+        return await seconds_to_end(
+            client, "check_kernel", {"path": "race.cu", "runs": 1000}, below(os.getpid())
+        )
+
+    assert in_memory(root, cancel) < LIMIT_S
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_search_goes_on_between_calls_until_it_is_stopped_and_keeps_what_it_has(root: Path) -> None:
+    async def session(client: Client) -> None:
+        idle = below(os.getpid())
+        asked = {"gpu": "l4", "family": "flash_simt", "budget": 5000}
+        begun = (await client.call_tool("start_search", asked)).structured_content
+        assert begun["state"] == "running"
+        while not (await client.call_tool("search_status", {"wait_s": 1})).structured_content["evaluated"]:
+            pass
+        ended = (await client.call_tool("stop_search", {"run": str(begun["run"])})).structured_content
+        assert ended["state"] == "stopped"
+        assert ended["evaluated"] > 0
+        assert below(os.getpid()) == idle
+        done = (
+            await client.call_tool("start_search", {**asked, "budget": 1, "wait_s": 600})
+        ).structured_content
+        assert (done["state"], done["result"]["best"]["basis"]) == ("finished", "estimated")
+
+    in_memory(root, session)
+
+
+@pytest.mark.slow
+def test_over_stdio_a_search_is_cancelled_and_ends_with_the_server(root: Path) -> None:
+    command = ["-m", "evoflash", "mcp", "--root", str(root), "--db", str(root / "evoflash.db")]
+    server = StdioServerParameters(command=sys.executable, args=command, env=environment())
+    asked = {"gpu": "l4", "family": "flash_simt", "budget": 5000}
+    alone = below(os.getpid())
+
+    async def session() -> None:
+        with anyio.fail_after(LIMIT_S):
+            async with Client(stdio_client(server)) as client:
+                refused = await client.call_tool("check_kernel", {"path": "../outside.cu"})
+                assert "leads out of the root" in refused.content[0].text
+                idle = below(os.getpid())
+                await seconds_to_end(client, "start_search", {**asked, "wait_s": 600}, idle)
+                begun = await client.call_tool("start_search", asked)
+                assert begun.structured_content["state"] == "running"
+
+    anyio.run(session)
+    assert below(os.getpid()) == alone
+
+
+def test_without_the_package_it_says_in_a_line_how_to_get_it(root: Path) -> None:
+    code = (
+        "import sys; sys.modules['mcp'] = None; sys.argv = ['evoflash', 'mcp'];"
+        "from evoflash.cli.program import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == 'evoflash: the package mcp is not installed: pip install "mcp>=2,<3"\n'

@@ -1,5 +1,6 @@
 """`evoflash check` shows what a kernel does wrong, found in the emulator. app/check/ does the work."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -65,12 +66,13 @@ def check(
     Example: evoflash check kernel.cu --gpu h200
     """
     from evoflash.app.check.findings import kind_facts
-    from evoflash.app.check.primitives import primitives_text
+    from evoflash.app.check.primitives import primitive_groups, primitives_text
     from evoflash.app.check.runs import check_kernel, reports_as_dict
     from evoflash.app.check.subject import named_kernels
     from evoflash.views import check as view
 
     if primitives:
+        add_facts(headers=[asdict(group) for group in primitive_groups()])
         typer.echo(primitives_text())
         return
     if explain is not None:
