@@ -8,6 +8,8 @@ interfaces:
 
     cli/    The command line
     api/    The Python interface, which is what `import evoflash` offers to scripts and notebooks
+    mcp/    The application as tools for programs that speak the Model Context Protocol, over stdio
+            (docs/mcp.md)
     torch/  evoflash's kernels in a PyTorch program
     views/  Shows the records of the application as text, tables, JSON and pages, one file a subject
 

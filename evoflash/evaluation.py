@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from evoflash.operation import CompileKey
+from evoflash.problem import has_lse
 from evoflash.space import Genome
 
 
@@ -181,6 +182,9 @@ class Evaluation:
         fields["genome"] = {"id": self.genome.id, "family": self.genome.family, "values": values}
         for build in fields["builds"]:
             del build["log"]
+        for verdict in fields["verdicts"]:
+            if not has_lse(verdict["workload"]):
+                verdict["lse_error"] = None
         return fields
 
     @property

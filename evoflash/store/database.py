@@ -7,6 +7,7 @@ a dialect check. What a database says when it refuses becomes one line that says
 import hashlib
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
-from evoflash.errors import StoreError, without_passwords
+from evoflash.errors import StoreError, UsageError, without_passwords
 from evoflash.extras import install
 from evoflash.paths import DB, shipped_folder
 from evoflash.store.locks import FileLocks, RunLocks, SessionLocks, application_name
@@ -189,6 +190,7 @@ class Database:
     engine: sa.Engine
     label: str  # the path, or the URL without its password
     run_locks: RunLocks  # which runs are this process's
+    keeps: bool = True  # of a dry run False: what is written is rolled back
 
     def close(self) -> None:
         """Give the connections and the locks on runs back; a database can be closed twice."""
@@ -217,8 +219,11 @@ class Database:
             return self._transact(work)
 
     def _transact(self, work: Callable[[sa.Connection], T]) -> T:
-        with self._writing() as connection, connection.begin():
-            return work(connection)
+        with self._writing() as connection, connection.begin() as transaction:
+            done = work(connection)
+            if not self.keeps:
+                transaction.rollback()
+            return done
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -233,6 +238,32 @@ class Database:
 def is_there(target: str) -> bool:
     """Whether there may be a database: a file that exists, or any URL."""
     return "://" in target or Path(expanduser(target)).exists()
+
+
+@contextmanager
+def trial_copy(target: str) -> Iterator[str]:
+    """A database with the same rows, in which a dry run may write; it is gone at the end. UsageError for one
+    that is no file.
+    """
+    file = _sqlite_file(target)
+    if file is None:
+        raise UsageError(
+            f"a dry run works on a copy, and {label_of(target)} is no file to copy: name another --db."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / file.name
+        if file.exists():
+            open_database(target, read_only=True).close()  # it says what is wrong with the file
+            with (
+                closing(sqlite3.connect(_ro(file), uri=True)) as there,
+                closing(sqlite3.connect(copy)) as here,
+            ):
+                there.backup(here)
+        yield str(copy)
+
+
+def _ro(file: Path) -> str:
+    return f"file:{quote(str(file))}?mode=ro"
 
 
 def open_database(target: str, *, read_only: bool = False) -> Database:

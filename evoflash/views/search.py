@@ -1,6 +1,7 @@
 """Shows what came of a recorded space, or of several problems, as a table or lines. Searches nothing."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 
@@ -116,6 +117,19 @@ def dry_run_line(genome: Genome, build: Build, reason: str) -> str:
     """What ptxas made of a genome, or why it does not compile."""
     said = reason or f"{build.registers} registers, {build.spill_bytes} bytes spilled"
     return f"{genome.id}  {said}  {genome}"
+
+
+def dry_run_row(genome: Genome, build: Build, reason: str) -> dict[str, Any]:
+    """The same for JSON."""
+    return {
+        "genome_id": genome.id,
+        "family": genome.family,
+        "values": genome.as_dict(),
+        "compiles": build.ok,
+        "reason": reason,
+        "registers": build.registers,
+        "spill_bytes": build.spill_bytes,
+    }
 
 
 def describe_recorded(result: RunResult, price_per_hour: float | None = None) -> str:

@@ -95,6 +95,7 @@ def plan(
     seeds: int | None = None,
     present: "Present | None" = None,
     objective: str | None = None,
+    is_timed: bool = True,
 ) -> SearchPlan:
     """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
 
@@ -102,11 +103,11 @@ def plan(
     compared. `transfer`: learn from the store's searches on near problems. `seeds`: so many of each
     family's hand-written kernels at most, the one meant for such a shape first; None: all. `objective`: what
     the front that is shown at the end is of, as pareto.objectives_of reads it. `present` looks for a GPU
-    elsewhere than in this machine.
+    elsewhere than in this machine. Where nothing `is_timed`, nothing is said of how.
     """
     check_strategy(strategy)
     what, objectives = parse_problem(problem), objectives_of(objective)
-    spec, basis = where(gpu, evaluator, present)
+    spec, basis = where(gpu, evaluator, present, is_timed=is_timed)
     if ENERGY in objectives:
         _check_energy(basis)
     check_fits(what, spec)
@@ -167,7 +168,9 @@ def _field(
     return SearchField(family, space, seeds, archived)
 
 
-def where(gpu: str | None, evaluator: str | None, find: Present | None = None) -> tuple[GpuSpec, Basis]:
+def where(
+    gpu: str | None, evaluator: str | None, find: Present | None = None, *, is_timed: bool = True
+) -> tuple[GpuSpec, Basis]:
     """The GPU to search for, and whether it is here, or where `find` looks, to measure on."""
     if evaluator not in (None, *EVALUATORS):
         raise UsageError(f"no evaluator is called '{evaluator}': use {' or '.join(EVALUATORS)}.")
@@ -190,7 +193,7 @@ def where(gpu: str | None, evaluator: str | None, find: Present | None = None) -
         )
     if is_here and evaluator != "emulated":
         return spec, Basis.MEASURED
-    if evaluator is None:
+    if evaluator is None and is_timed:
         say(
             f"no {spec.name} here: correctness by the CPU emulator, times ESTIMATED by a model, not measured."
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evoflash.app import catalogue
+from evoflash.cli.json_answer import add_row
 from evoflash.cli.options import (
     Db,
     Gpu,
@@ -23,6 +24,7 @@ from evoflash.cli.options import (
     show,
     show_end,
     strategy_names,
+    writes_nothing,
 )
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.settings import DEFAULT_STRATEGY, MOST, MOST_AHEAD, MOST_REPEATS, MOST_SEED, MOST_WORKERS, is_on
@@ -147,7 +149,10 @@ def search(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")
+        bool,
+        typer.Option(
+            "--dry-run", callback=writes_nothing, help="Render and compile only; nothing is stored."
+        ),
     ] = False,
     price_per_hour: PricePerHour = None,
     db: Db,
@@ -209,7 +214,7 @@ def search(
     from evoflash.app.search.machines import MachineOptions
     from evoflash.app.search.many import SearchRequest, search_one
     from evoflash.views.progress import Progress
-    from evoflash.views.search import dry_run_line
+    from evoflash.views.search import dry_run_line, dry_run_row
 
     planned: dict[str, Any] = {
         "gpu": gpu,
@@ -224,9 +229,12 @@ def search(
     if dry_run:
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
         with interrupt_in_words():
-            plan = planning.plan(problem=problem, evaluator=evaluator, **planned)
+            plan = planning.plan(problem=problem, evaluator=evaluator, is_timed=False, **planned)
         for tried in running.dry_run(plan, budget=limits.budget or DEFAULT_BUDGET):
-            typer.echo(dry_run_line(*tried))
+            if as_json:
+                add_row("builds", dry_run_row(*tried))
+            else:
+                typer.echo(dry_run_line(*tried))
         return
     asked = MachineOptions(gpus, workers, scheduler, tls, ahead, evaluator)
     wanted = SearchRequest(planned, db, limits, fresh, sys.argv[1:])
