@@ -28,6 +28,7 @@ engines:
     emulator/    The CPU emulator runs a kernel thread by thread and reports races, deadlocks and bad accesses
     champions/   The shipped archive of the best genome measured for each problem, and of past searches
     kernels/     Kernel families, which make a search space, CUDA text and machine code of a template
+    llm/         A language model as an operator of the search
     strategies/  Search strategies, which propose genomes and learn from what became of them
     validation/  Judges whether outputs are right, with NumPy on the host
     perf_model/  The performance model, which estimates a kernel's time from counters and a data sheet
@@ -46,6 +47,7 @@ ground:
     gene_edits     What mutation operators are made of
     mutations      The package of mutation operators, whose files are in the folder mutations/ of the checkout
     evaluation     The records of what became of a genome
+    exchange       An exchange with a language model as records
     problem        A problem, one workload of an operation or several, and how it is written
     launch         One kernel launch as records, and whether a GPU has room for it
     operation      The record of what an operation gives to the rest of evoflash, and finding one by name

@@ -253,6 +253,7 @@ class RunKey:
     without_transfer: bool = False  # may not learn from earlier searches, though its strategy could
     most_seeds: int = ALL_SEEDS  # of a family's hand-written kernels
     family: str = ""  # the only one that it searches; empty: all that fit
+    llm: str = ""  # the language model and its preset, or the run whose one is repeated; empty: none
 
     @property
     def search_name(self) -> str:
@@ -263,7 +264,8 @@ class RunKey:
         strategy = ":".join(filter(None, (self.strategy, self.preset, self.population)))
         archive, alone = "+archive" * self.from_archive, "-transfer" * self.without_transfer
         seeds = "" if self.most_seeds == ALL_SEEDS else f"-seeds={self.most_seeds}"
-        return f"{strategy}{archive}{alone}{seeds}" + (f"/{self.family}" if self.family else "")
+        llm = f"+llm={self.llm}" if self.llm else ""
+        return f"{strategy}{archive}{alone}{seeds}{llm}" + (f"/{self.family}" if self.family else "")
 
     @property
     def is_search(self) -> bool:
@@ -296,6 +298,7 @@ class RunStart:
     learns_from_shipped: tuple[str, ...] = ()  # the problems of shipped searches, the nearest first
     ahead: int | None = None  # proposals in flight, where a number was asked for
     machines: str = ""  # where it worked, in words; empty: on this machine
+    llm_trials: int = 0  # proposals that a language model and its control may take without having earned them
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,8 @@ def describe_result(result: RunResult) -> str:
         if said := result.finals_say:
             lines.append(f"finals    {said}")
         lines += [f"absent    {name}: {why}" for name, why in result.finals.absent.items()]
+    if result.credit is not None:
+        lines += [f"{'' if at else 'model':10}{words}" for at, words in enumerate(result.credit.says)]
     if result.validator:
         lines.append(f"validator {result.validator}")
     if result.front is not None:
@@ -247,11 +249,12 @@ def _tail(evaluation: Evaluation) -> list[str]:
 
 def describe_failures(found: FailureCounts) -> str:
     """What a run's candidates failed at: counts by status, rung and reason."""
+    model = found.credit.says if found.credit else ()
     if not found.counts:
-        return f"{found.evaluated} evaluated, no failures."
+        return "\n".join([f"{found.evaluated} evaluated, no failures.", *model])
     total = sum(n for *_, n in found.counts)
     lines = [f"{n:5d}  {status} at {rung}: {reason}" for status, rung, reason, n in found.counts[:30]]
-    return "\n".join([f"{found.evaluated} evaluated, {total} failed:", *lines])
+    return "\n".join([f"{found.evaluated} evaluated, {total} failed:", *lines, *model])
 
 
 def describe_best(answer: BestKernel) -> str:
