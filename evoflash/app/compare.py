@@ -17,9 +17,9 @@ from evoflash.app.check import subject as check_subject
 from evoflash.app.check.own_kernel import read_kernel_file
 from evoflash.app.check.subject import genome_in, is_exported
 from evoflash.app.known import known_genome, stored_evaluations
-from evoflash.champions.evidence import has_order
 from evoflash.errors import DeviceError, EvoflashError, UsageError
-from evoflash.evaluation import Build, Status, Timing
+from evoflash.estimate_error import has_order
+from evoflash.evaluation import Build, Evaluation, Status, Timing
 from evoflash.evaluators.prepare import prepare
 from evoflash.gpu import baselines, launcher
 from evoflash.gpu.arena import MemoryFaultError
@@ -368,18 +368,19 @@ def _estimates_in_words(words: Sequence[str], problem: str | None, db: str) -> s
         return ""
     both = [_estimates(word, canonical(problem), db) for word in words]
     for place in both[0].keys() & both[1].keys():
-        first_us, second_us = (found[place] for found in both)
+        first_us, second_us = (found[place].score_us or 0.0 for found in both)
+        fastest = min((found[place] for found in both), key=lambda each: each.score_us or 0.0)
         between = f" For {place[1]} the model estimates ~{first_us:.2f} us and ~{second_us:.2f} us"
-        if has_order([first_us, second_us], place[1], place[0]):
+        if has_order([first_us, second_us], fastest.genome.family):
             return f"{between}, which is farther apart than its error but no measurement."
         return f"{between}: nearer than its error, so that it cannot order them."
     return ""
 
 
-def _estimates(word: str, problem: str | None, db: str) -> dict[tuple[str, str], float]:
-    """In us, by problem and GPU."""
+def _estimates(word: str, problem: str | None, db: str) -> dict[tuple[str, str], Evaluation]:
+    """By problem and GPU."""
     return {
-        (each.problem, each.gpu): each.score_us
+        (each.problem, each.gpu): each
         for each in stored_evaluations(word, db)
         if each.is_estimate and each.is_correct and each.score_us and problem in (None, each.problem)
     }

@@ -10,8 +10,9 @@ from evoflash.app.export import export_commands
 from evoflash.app.known import FailureCounts, KnownKernel, nearest_seed
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
-from evoflash.champions.evidence import archived_kernel, error_in_words, known_times, percent_of
+from evoflash.champions.evidence import archived_kernel, known_times, percent_of
 from evoflash.errors import UsageError
+from evoflash.estimate_error import error_in_words
 from evoflash.evaluation import Basis, Build, Evaluation, Run, Timing, Verdict
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.gpu.timing.paired import PairedComparison
@@ -208,7 +209,8 @@ def _times(evaluation: Evaluation) -> Iterator[str]:
     for timing in evaluation.timings:
         yield f"          {_timing(timing, is_estimate=evaluation.is_estimate)}"
     if evaluation.basis is Basis.ESTIMATED and evaluation.score_us:
-        yield from (f"model     {words}" for words in error_in_words(evaluation.gpu, evaluation.problem))
+        family = evaluation.genome.family
+        yield f"model     {error_in_words(evaluation.gpu, family, evaluation.model_version)}"
 
 
 def describe_build(build: Build) -> str:

@@ -26,8 +26,9 @@ from evoflash.app.search.machines import HERE, Machines
 from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.stopping import TerminatedError
 from evoflash.champions import family_shares_near
-from evoflash.champions.evidence import archived_kernel, ties
+from evoflash.champions.evidence import archived_kernel
 from evoflash.errors import EvoflashError, StoreError
+from evoflash.estimate_error import ties
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Proposal, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import prove_best, time_finalists
@@ -283,7 +284,7 @@ def ties_of(best: Evaluation, history: Sequence[tuple[Proposal, Evaluation]]) ->
     mine = {each.genome: each.score_us for _, each in history if each.is_rankable and not each.duplicate_of}
     screened = {each.genome for _, each in history if each.is_screened}
     unproven = [us for genome, us in mine.items() if us is not None and genome in screened]
-    found = ties([us for us in mine.values() if us is not None], best.gpu, best.problem, unproven=unproven)
+    found = ties([us for us in mine.values() if us is not None], best.genome.family, unproven=unproven)
     return found.says if found else ()
 
 
