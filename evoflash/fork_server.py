@@ -136,7 +136,8 @@ def serve(asks: int) -> None:
             for number, handler in {**before, signal.SIGCHLD: signal.SIG_DFL}.items():
                 signal.signal(number, handler)
             user.detach()
-            _become(asked["numbers"], files[1:], tracker=asked["tracker"])
+            above = 1 + max(silent, *asked["numbers"], *files, *tells.values())
+            _become(asked["numbers"], files[1:], above=above, tracker=asked["tracker"])
         if pid > 0:
             tells[pid] = files.pop(0)
         for file in files:
@@ -165,9 +166,10 @@ def _tell_ends(tells: dict[int, int]) -> None:
         os.close(file)
 
 
-def _become(numbers: list[int], files: list[int], *, tracker: int) -> None:
-    """Be the process that was asked for, with these files under these numbers and no others."""
-    above = 1 + max(*numbers, *map(int, os.listdir("/proc/self/fd")))
+def _become(numbers: list[int], files: list[int], *, above: int, tracker: int) -> None:
+    """Be the process that was asked for, with these files under these numbers, and of those below `above` no
+    others.
+    """
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for file in files]
     os.closerange(0, above)
     for file, number in zip(moved, numbers, strict=True):

@@ -210,6 +210,7 @@ def _kernel_flags() -> tuple[str, ...]:
     return (*_KERNEL_FLAGS, *garbage, *linker, *_LINKED)
 
 
+@cache
 def _sources_digest() -> str:
     files = [*sorted(EMU.glob("*.h")), *sorted(EMU.glob("*.cpp")), *sorted(DEVICE.glob("*.h"))]
     return _digest(*(file.read_text() for file in files), wgmma_shapes())
