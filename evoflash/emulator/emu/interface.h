@@ -44,6 +44,7 @@ void* write_shared(u32 address, u32 bytes, int line);
 u32 static_shared(u32 bytes, int line);
 const void* read_global(const void* source, u32 bytes, int line);
 void* write_global(void* target, u32 bytes, int line);
+void prefetch_global(const void* source, int line);
 
 // A result that a primitive leaves where the kernel says: in a register or, seldom, in memory.
 void note_result(void* target, u32 bytes, int line);
