@@ -23,6 +23,7 @@ extern "C" __global__ void __launch_bounds__(32) tiles(const u32* in, u32* out) 
   ef::cp_async4_zfill(row, in, true);
   ef::cp_async8_zfill(row, in, true);
   ef::cp_async16_zfill_l1(row, in, true);
+  ef::cp_async16_zfill_once(row, in, true);
   ef::cp_async16_zfill_l2<64>(row, in, true);
   ef::cp_async16_zfill_l2<128>(row, in, true);
   ef::cp_async16_zfill_l2<256>(row, in, true);
