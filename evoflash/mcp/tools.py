@@ -192,7 +192,7 @@ def check_kernel(
 
     what = _kernel_name(served, path, id, family, edits)
     if edits and id is not None:
-        (family, edits, problem, gpu), what = _edited(served, id, edits, problem, gpu), None
+        (family, edits, problem, gpu), what = _genome_with(served, id, edits, problem, gpu), None
     subjects = named_kernels(what, family, _words(edits), problem=problem, gpu=gpu, db=served.db)
     confinement = None if path is None else Confinement(found_boundary(), timeout_s, MEMORY_BYTES)
     return reports_as_dict(
@@ -239,7 +239,7 @@ def evaluate(
         options = JudgeOptions(problem, gpu, stage, seed, timeout_s)
         return judge_file(served.file(path), options, db=served.db).as_dict()
     if edits and id is not None:
-        chosen = GenomeRequest(*_edited(served, id, edits, problem, gpu))
+        chosen = GenomeRequest(*_genome_with(served, id, edits, problem, gpu))
     elif family is not None:
         chosen = GenomeRequest(family, dict(edits or {}), problem or usual_problem(family), gpu)
     else:
@@ -373,7 +373,7 @@ def export(
 
     target = served.target(path)
     if edits and id is not None:
-        (family, edits, problem, gpu), id = _edited(served, id, edits, problem, gpu), None
+        (family, edits, problem, gpu), id = _genome_with(served, id, edits, problem, gpu), None
     what = requested_kernel(id, family, _words(edits), problem=problem, gpu=gpu, prefix=None, db=served.db)
     with noting_files(WrittenFiles(is_dry=dry_run)) as files:
         write(what, str(target), kind=kind, archs=None, db=served.db)
@@ -416,7 +416,7 @@ def _kernel_name(
     return genome_id if path is None else str(served.file(path))
 
 
-def _edited(
+def _genome_with(
     served: ServedFolder, genome_id: str, edits: Genes, problem: str | None, gpu: str | None
 ) -> tuple[str, Genes, str, str | None]:
     """The family, genes, problem and GPU of a known kernel with some genes changed."""
