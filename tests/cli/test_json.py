@@ -120,7 +120,7 @@ def test_every_command_that_writes_has_a_dry_run() -> None:
         if not any("--dry-run" in param.opts for param in command.params)
     }
     readers = {"show", "status", "watch", "insights", "replay", "check", "compare", "families"}
-    assert lacking - readers == {"gpus", "problems", "config", "mcp", "worker", "doctor", "runs", "db"}
+    assert lacking - readers == {"gpus", "problems", "config", "mcp", "worker", "runs", "db"}
 
 
 def test_what_is_no_number_is_null_for_which_every_reader_has_a_word() -> None:
