@@ -39,11 +39,14 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
+from evoflash.exchange import Exchange, GeneEdit
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import DB
 from evoflash.space import Genome
 from evoflash.store import database, schema
+from evoflash.store.exchanges import keep_exchange, read_exchanges
 from evoflash.store.integrity import check_database
+from evoflash.store.run_edits import delete
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
 
@@ -596,6 +599,26 @@ def test_a_database_made_by_revision_0004_goes_on_and_notes_how_its_runs_end(pat
         (again,) = store.runs()
         assert again == replace(run, ended="time")
         assert check_database(store.database).findings == ()
+
+
+def test_a_database_made_by_revision_0005_goes_on_and_keeps_exchanges_with_a_language_model(
+    path: Path,
+) -> None:
+    with open_store(str(restored(path, FIXTURES / "store_0005.sql.xz"))) as store:
+        (run,) = store.runs()
+        assert (run.key.llm, run.start.llm_trials, len(store.history(run))) == ("", 0, 2)
+        edits = (GeneEdit("0" * 16, {"a": "\ud800\0"}, "unknown gene", "a"), GeneEdit("", {}, "malformed"))
+        kept = Exchange("m", 8, 9, "answered", {"model": "m"}, ("0" * 16,), "{}", 1.5, 0.25, edits)
+        for status in ("answered", "HTTP 502"):
+            keep_exchange(store.database, run, replace(kept, status=status))
+        first, second = read_exchanges(store.database, run)
+        assert (first, second.status) == (kept, "HTTP 502")
+        assert check_database(store.database).findings == ()
+        other = store.begin(replace(run.key, llm="m:full"), gpu_hash="abc", budget=1, argv=[], environment={})
+        assert (other.id, other.number) == (run.id + 1, 1)
+        assert read_exchanges(store.database, other) == []
+        assert delete(store.database, run) == 2
+        assert store.query("SELECT count(*) FROM exchanges", {})[1] == [(0,)]
 
 
 NEAR = "b=1,h=8,hkv=8,sq=1024,skv=1024,d=64,dtype=fp16"

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from evoflash.app.check.cases import WorkloadCase
 from evoflash.app.check.findings import Finding
 from evoflash.app.check.runs import CheckReport, Confinement, check_kernel
 from evoflash.app.check.subject import (
     KernelUnderTest,
-    WorkloadCase,
     edits_in,
     hidden_cases,
     is_exported,
@@ -31,7 +31,7 @@ from evoflash.sandbox.boundary import found_boundary
 
 Stage = Literal["check", "smoke", "time"]
 STAGES: tuple[Stage, ...] = ("check", "smoke", "time")
-_RUNS = {"check": 2, "smoke": 2, "time": 2}  # of each shape: dense, and strided with another scale
+_RUNS = 2  # of each shape, where it costs little: dense, and strided with another scale
 MEMORY_BYTES = 4 << 30
 
 _ENDLESS = ("TIMEOUT", "LIVELOCK", "DEADLOCK", "hang")
@@ -79,7 +79,7 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     subject = _subject(submitted, options, seed=seed, db=db)
     confinement = Confinement(boundary, options.timeout_s, MEMORY_BYTES)
-    report = check_kernel(subject, runs=_RUNS[options.stage], seed=seed, confinement=confinement)
+    report = check_kernel(subject, runs=_RUNS, seed=seed, confinement=confinement)
     answer = _answer(submitted, subject, report, options)
     answer = replace(answer, sandbox=boundary.kind, seed=seed)
     if answer.is_correct and options.stage == "time":
@@ -189,7 +189,7 @@ def _with_time(
     if submitted.shown != str(path):
         return replace(answer, notes=(*answer.notes, "a solution's kernel is not timed: submit its .cu."))
     try:
-        found: Any = time_beside_baseline(path, problem=options.problem, seed=seed, db=db)
+        found: Any = time_beside_baseline(path, problem=str(answer.problem), seed=seed, db=db)
     except NotTimedError as error:
         status: AnswerStatus = "incorrect" if error.is_wrong else "correct"
         notes = (*answer.notes, f"not timed: {error}")

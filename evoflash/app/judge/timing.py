@@ -14,6 +14,7 @@ from evoflash.app.search.limits import floor_us
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.gpu import baselines, launcher
 from evoflash.gpu.timing.paired import answer_of
+from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 
 
@@ -34,12 +35,10 @@ def is_gpu_here(gpu: str | None) -> bool:
     return gpu is None or load_gpu(gpu).name == present.name
 
 
-def time_beside_baseline(
-    path: Path, *, problem: str | None, seed: int, db: str
-) -> tuple[AnswerTiming, float, str]:
+def time_beside_baseline(path: Path, *, problem: str, seed: int, db: str) -> tuple[AnswerTiming, float, str]:
     """Its time beside the first baseline that runs here, the floor in us, and the GPU. NotTimedError."""
     said = ""
-    for name in baselines.DEFAULT:
+    for name in baselines.computing(parse_problem(problem).operation, baselines.DEFAULT):
         try:
             run, outcome = compare_by_name(str(path), name, problem=problem, seed=seed, db=db)
         except ComparisonFailedError as error:

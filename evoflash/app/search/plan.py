@@ -8,6 +8,7 @@ import numpy as np
 
 from evoflash import champions
 from evoflash.app.objectives import LATENCY, OBJECTIVES, Objective, objectives_of
+from evoflash.app.search.language_model import LanguageModel
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import ALL_SEEDS, Basis, RunKey
 from evoflash.gpu.launcher import present_gpu, spec_of
@@ -53,6 +54,7 @@ class SearchPlan:
     objectives: tuple[Objective, ...] = LATENCY  # of the front that is shown; what is searched for is latency
     shipped: tuple[str, ...] = ()  # the problems of shipped searches that it learns from, the nearest first
     most_seeds: int | None = None  # of a family's hand-written ones; None: all
+    llm: LanguageModel | None = None  # beside the strategy
 
     @property
     def key(self) -> RunKey:
@@ -69,6 +71,7 @@ class SearchPlan:
             without_transfer=self.strategy in LEARNS_EARLIER and not self.transfer,
             most_seeds=ALL_SEEDS if self.most_seeds is None else self.most_seeds,
             family=self.fields[0].family.name if self.is_restricted else "",
+            llm=self.llm.name if self.llm else "",
         )
 
     @property
@@ -96,6 +99,7 @@ def plan(
     present: "Present | None" = None,
     objective: str | None = None,
     is_timed: bool = True,
+    llm: LanguageModel | None = None,
 ) -> SearchPlan:
     """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
 
@@ -134,6 +138,7 @@ def plan(
         objectives=objectives,
         shipped=_shipped_problems(what, spec, basis) if archive and strategy in LEARNS_EARLIER else (),
         most_seeds=seeds,
+        llm=llm,
     )
 
 

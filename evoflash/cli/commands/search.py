@@ -148,6 +148,36 @@ def search(
             show_default="two for each worker, and 16 for each GPU at most",
         ),
     ] = None,
+    llm: Annotated[
+        str | None,
+        typer.Option("--llm", metavar="MODEL", help="A language model that may propose edits of genes."),
+    ] = None,
+    llm_url: Annotated[
+        str | None,
+        typer.Option(
+            "--llm-url",
+            metavar="URL",
+            help="Where it answers in OpenAI's chat protocol: http://127.0.0.1:8080/v1.",
+        ),
+    ] = None,
+    llm_key_env: Annotated[
+        str | None,
+        typer.Option("--llm-key-env", metavar="NAME", help="The environment variable with its key."),
+    ] = None,
+    llm_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--llm-prompt",
+            help="What it is told: free, insight, solution or full.",
+            show_default="full",
+        ),
+    ] = None,
+    llm_replay: Annotated[
+        str | None,
+        typer.Option(
+            "--llm-replay", metavar="RUN", help="Repeat what the model of this run answered; ask none."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -192,6 +222,7 @@ def search(
         )
     if recorded is not None or evaluator == "replay":
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead, seeds=seeds)
+        _check_alone(llm=llm, **{"llm-replay": llm_replay})
         if recorded is None or evaluator not in (None, "replay"):
             raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
         if objective is not None:
@@ -211,6 +242,7 @@ def search(
         catalogue.begin_emulator()  # the first emulation waits for it, and imports take a second
     from evoflash.app.search import plan as planning
     from evoflash.app.search import session as running
+    from evoflash.app.search.language_model import language_model
     from evoflash.app.search.machines import MachineOptions
     from evoflash.app.search.many import SearchRequest, search_one
     from evoflash.views.progress import Progress
@@ -225,8 +257,10 @@ def search(
         "transfer": transfer,
         "seeds": seeds,
         "objective": objective,
+        "llm": language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay),
     }
     if dry_run:
+        _check_alone(llm=llm, **{"llm-replay": llm_replay})
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
         with interrupt_in_words():
             plan = planning.plan(problem=problem, evaluator=evaluator, is_timed=False, **planned)
