@@ -172,7 +172,7 @@ def test_a_search_goes_on_between_calls_until_it_is_stopped_and_keeps_what_it_ha
         assert begun["state"] == "running"
         while not (await client.call_tool("search_status", {"wait_s": 1})).structured_content["evaluated"]:
             pass
-        ended = (await client.call_tool("stop_search", {"run": str(begun["run"])})).structured_content
+        ended = (await client.call_tool("stop_search", {"run": begun["run"]})).structured_content
         assert ended["state"] == "stopped"
         assert ended["evaluated"] > 0
         assert below(os.getpid()) == idle
