@@ -56,6 +56,17 @@ def test_what_an_endpoint_sends_back_of_a_secret_is_left_out(
         assert secret not in reply.text + repr((where, reply)) + caplog.text + without_passwords(where.url)
 
 
+@pytest.mark.parametrize(
+    "url", ["HTTPS://me:hidden1@h/v1?k=hidden2", "http://hidden1@h?hidden2", "https://h?hidden1"]
+)
+@pytest.mark.parametrize("word", ["{}", "--llm-url={}", "'{}'", 'a "{}" b'])
+def test_an_address_is_written_without_what_may_be_a_secret(word: str, url: str) -> None:
+    written = without_passwords(word.format(url))
+    assert "hidden" not in written
+    assert without_passwords("see https://h.org/a@b/c#d") == "see https://h.org/a@b/c#d"
+    assert written[-1] == word.format("*")[-1]
+
+
 @table_of_cases()
 def test_an_address_or_key_that_makes_no_sense_is_one_line_without_it(
     model: str | None, url: str, key: str | None, says: str, monkeypatch: pytest.MonkeyPatch
