@@ -31,7 +31,7 @@ class KernelTask:
 
     problem: str
     gpu: Mapping[str, Any]
-    floor_us: float
+    floor_us: float | None  # None: not known
     summary: str  # of the family
     space: SearchSpace
     conditions: Mapping[str, str]  # by gene, as texts
@@ -74,7 +74,7 @@ def letter(
         "task": {
             "problem": task.problem,
             "gpu": dict(task.gpu),
-            "physical floor in us": round(task.floor_us, 2),
+            **({"physical floor in us": round(task.floor_us, 2)} if task.floor_us else {}),
             "kernel family": {"name": task.space.family, "summary": task.summary},
         },
         "genes": [_gene(name, values, task) for name, values in _domains(task.space)],
