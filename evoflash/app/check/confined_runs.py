@@ -30,7 +30,7 @@ from evoflash.app.check.findings import KINDS
 from evoflash.app.check.one_run import CaseRun, OneRun
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
-from evoflash.errors import UsageError
+from evoflash.errors import SandboxError, UsageError
 from evoflash.evaluation import Status
 from evoflash.isolation import Ending
 from evoflash.kernels import gxx
@@ -187,7 +187,12 @@ class _Worker:
             is_over = deadline_s >= self._runs.deadline_s
             late = "the time for all runs was over" if is_over else "no answer in time"
             return Ending(None, Status.TIMEOUT, f"{late}; its process was killed")
-        return Ending(None, Status.RUNTIME, "the process in the sandbox ended")
+        code, said = self._process.last_words()
+        if code == 1:  # Python's, of an exception: what a kernel does happens in other processes
+            raise SandboxError(f"the sandbox's own process failed, which is no kernel's fault: {said[:300]}")
+        return Ending(
+            None, Status.RUNTIME, f"the process in the sandbox ended with code {code}: {said[:200]}"
+        )
 
     def _read(
         self,

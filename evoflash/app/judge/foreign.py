@@ -24,7 +24,7 @@ from evoflash.app.check.subject import (
 )
 from evoflash.app.judge.answer import AnswerStatus, KernelAnswer, refusal
 from evoflash.app.judge.sources import RefusedError, SubmittedText, is_solution, read_submission
-from evoflash.app.judge.timing import NotTimedError, is_gpu_here, time_beside_baseline
+from evoflash.app.judge.timing import NotTimedError, present_gpu_name, time_beside_baseline
 from evoflash.errors import UsageError
 from evoflash.notices import count_of
 from evoflash.sandbox.boundary import found_boundary
@@ -71,6 +71,8 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
     SandboxError where nothing can keep it in.
     """
     begun_s = time.monotonic()
+    if options.stage == "time" and options.gpu is None:
+        options = replace(options, gpu=present_gpu_name())
     boundary = found_boundary(is_unsafe=options.is_unsafe)
     try:
         submitted = read_submission(path)
@@ -184,7 +186,7 @@ def _with_time(
     db: str,
 ) -> KernelAnswer:
     """With its time, where the GPU is here; what is wrong on the GPU is wrong."""
-    if not is_gpu_here(options.gpu):
+    if answer.gpu is None or answer.gpu != present_gpu_name():
         return replace(answer, notes=(*answer.notes, "no GPU here: no time, and no check on one."))
     if submitted.shown != str(path):
         return replace(answer, notes=(*answer.notes, "a solution's kernel is not timed: submit its .cu."))
