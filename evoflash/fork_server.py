@@ -6,6 +6,7 @@ sound whatever threads its user has, and it calls nothing of what it loads, so t
 It ends with its user, however that ends. Linux alone has it; spawning.py asks it.
 """
 
+import atexit
 import contextlib
 import errno
 import fcntl
@@ -94,8 +95,18 @@ def _start() -> socket.socket:
         python = os.fsdecode(spawn.get_executable())
         flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]
         command = [python, *flags, "-c", f"{code}.serve({theirs.fileno()})"]
-        util.spawnv_passfds(os.fsencode(python), command, [theirs.fileno()])
+        server = util.spawnv_passfds(os.fsencode(python), command, [theirs.fileno()])
+    atexit.register(_end, ours, server, os.getpid())
     return ours
+
+
+def _end(asks: socket.socket, server: int, user: int) -> None:
+    """When its user ends the server does, and what it took of the CPU is of its user's children."""
+    if os.getpid() == user:
+        with contextlib.suppress(OSError):  # it was killed
+            asks.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(server, 0)
 
 
 # ---- in the server
