@@ -124,15 +124,6 @@ EF_DEV void bulk_load_multicast(u32 target, const void* source, u32 bytes, u32 b
 #endif
 }
 
-// Asks for `bytes` bytes to come to L2, whoever will read them: a hint, which nobody waits for.
-EF_DEV void bulk_prefetch(const void* source, u32 bytes EF_LINE) {
-#if EF_GPU
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
-#else
-  efemu::bulk_prefetch(source, bytes, line);
-#endif
-}
-
 // Starts storing `bytes` bytes from shared to global memory.
 EF_DEV void bulk_store(void* target, u32 source, u32 bytes EF_LINE) {
 #if EF_GPU

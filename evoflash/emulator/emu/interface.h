@@ -122,7 +122,6 @@ void tma_prefetch(const TensorMap* map, const int* at, int rank, int line);
 void tma_prefetch_map(const TensorMap* map, int line);
 // The same for plain rows of bytes, a multiple of 16; between blocks of a cluster with cluster addresses.
 void bulk_load(u32 target, const void* source, u32 bytes, u32 barrier, u32 mask, int line);
-void bulk_prefetch(const void* source, u32 bytes, int line);
 void bulk_store(void* target, u32 source, u32 bytes, int line);
 void bulk_reduce_add(float* target, u32 source, u32 bytes, int line);
 void bulk_copy_cluster(u32 cluster_target, u32 source, u32 bytes, u32 cluster_barrier, int line);
