@@ -92,7 +92,8 @@ def _runs(key: PagedKey, loop: Loop) -> Iterator[EmulatedRun]:
             shape = _shape(key, 2, 2, (few, many)[at % 2], step + 1, sink=("bf16", "fp32")[at % 2])
             yield EmulatedRun(shape, name, "random", "random", crowded=at == 1, sms=_SMS)
     # Rows of several sequences and heads, each shared by some of the blocks: who merges whose parts.
-    most = min(_COMPANY, 4 * loop.grain * keys + keys // 2 + 3)
+    blocks_of_rows = -(-few * key.gqa_ratio // loop.rows)  # each is shared by some of the blocks, too
+    most = min(_COMPANY // min(4, blocks_of_rows), 4 * loop.grain * keys + keys // 2 + 3)
     company = _shape(key, 5, 2, few, most, caller="append")
     yield EmulatedRun(company, "normal", "random", "random", crowded=True, sms=_SMS)
 
