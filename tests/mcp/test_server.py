@@ -177,7 +177,7 @@ def test_a_search_goes_on_between_calls_until_it_is_stopped_and_keeps_what_it_ha
         assert ended["evaluated"] > 0
         assert below(os.getpid()) == idle
         done = (
-            await client.call_tool("start_search", {**asked, "budget": 1, "wait_s": 600})
+            await client.call_tool("start_search", {**asked, "seed": 1, "budget": 1, "wait_s": 600})
         ).structured_content
         assert (done["state"], done["result"]["best"]["basis"]) == ("finished", "estimated")
 
