@@ -107,7 +107,7 @@ class WithLanguageModel:
 
     def close(self) -> None:
         """The search ends."""
-        self._letters.close(position=self._asked)
+        self._letters.close(position=self._asked, waited_s=self._writing_s)
 
     # ---- proposals
 
