@@ -48,6 +48,12 @@ def test_repetitions_and_what_was_proposed_before_are_duplicates_and_the_rest_is
     assert (len(found), found.count("surplus")) == (1000, 1000 - MOST)
 
 
+def test_a_gene_that_is_named_twice_is_counted_as_that() -> None:
+    said = json.loads(proposals(("K1", {"warps": 2})))
+    said["proposals"][0]["edits"] *= 2
+    assert verdicts(json.dumps(said)) == ["gene named twice"]
+
+
 def test_words_around_the_first_object_are_passed_over() -> None:
     said = f"Here you are:\n```json\n{proposals(('K2', {'warps': 4}))}\n``` rm -rf / {{}}"
     assert verdicts(said) == ["valid"]

@@ -76,8 +76,9 @@ def test_edits_and_as_many_random_ones_of_the_same_size_are_proposed_and_the_exc
     for each in notebook.proposals:
         if each.operator in changed:
             (parent,) = each.parents
-            own = each.genome.as_dict()
-            changed[each.operator].append(sum(genomes[parent].get(gene) != own.get(gene) for gene in own))
+            before = genomes[parent]
+            differing = [gene for gene, value in each.genome.values if before.get(gene, value) != value]
+            changed[each.operator].append(len(differing))
     assert changed[MODEL_EDIT] == changed[RANDOM_EDIT]
     assert {each.status for each in kept} == {ANSWERED}
     children = {edit.child for each in kept for edit in each.edits if edit.verdict == VALID}

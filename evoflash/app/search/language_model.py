@@ -1,5 +1,6 @@
 """Puts a language model beside a search's strategy, live or as an earlier run had it. Sends nothing."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -129,10 +130,15 @@ def beside(
         wrapped.close()
 
 
+def _rule(text: str, family: Family) -> str:
+    """The text of a check; empty where it is of derived values, which no model could work out."""
+    return "" if set(re.findall(r"[a-z_]\w*", text)) & set(family.let) else text
+
+
 def kernel_task(problem: Problem, gpu: GpuSpec, family: Family, space: SearchSpace) -> KernelTask:
     """What the model is told of one family."""
     figures = {name: getattr(gpu, name) for name in _OF_THE_GPU}
     conditions = {name: str(expression.text) for name, expression in family.when.items()}
-    rules = {name: str(expression.text) for name, expression in family.check.items()}
+    rules = {name: _rule(str(expression.text), family) for name, expression in family.check.items()}
     floor = floor_us(problem, gpu)
     return KernelTask(str(problem), figures, floor, family.summary, space, conditions, rules)

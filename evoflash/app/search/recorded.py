@@ -46,7 +46,7 @@ def search_recording(
     name = llm.name if llm else ""
     key = RunKey(recording.problem, recording.device, Basis.REPLAYED, seed=seed, **parts, llm=name)
     conditions = dict.fromkeys(recording.space.when, "as other genes stand")
-    rules = {check.name: "by this name alone" for check in recording.space.checks}
+    rules = {check.name: "" for check in recording.space.checks}
     about = ({"name": recording.device}, None, "A recorded space.", recording.space)
     task = KernelTask(recording.problem, *about, conditions, rules)
     with open_store(db) as store:
