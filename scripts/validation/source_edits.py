@@ -3,7 +3,8 @@
     python -m scripts.validation.source_edits --out scripts/validation/records/source-edits.json.xz
 
 Every one has to be rejected in the sandbox, so that none would be launched on a GPU; the honest kernels,
-with an edit that changes nothing, have to be correct. A fraud that changes the launch alone is no edit.
+with an edit that changes nothing, have to be correct. A fraud that changes the launch alone is no edit; one
+that shows on shapes alone that are too large for the emulator needs a GPU, whose rungs reject it.
 Ends with 1 where one slips through.
 """
 
@@ -48,6 +49,8 @@ def judged(fraud: Fraud, folder: Path) -> dict[str, Any]:
     answer = judge_file(path, JudgeOptions(stage="smoke", seed=1, timeout_s=300.0), db="none.db")
     is_good = answer.is_correct == fraud.is_control
     end = ("accepted" if fraud.is_control else "rejected") if is_good else "WRONG"
+    if not is_good and fraud.emulated.skip:  # and no emulated run can show it: the GPU's rungs reject it
+        end = "needs a GPU"
     return {
         **row,
         "end": end,
