@@ -3,7 +3,8 @@
     python -m scripts.validation.source_edits --out scripts/validation/records/source-edits.json.xz
 
 Every one has to be rejected in the sandbox, so that none would be launched on a GPU; the honest kernels,
-with an edit that changes nothing, have to be correct. A fraud that changes the launch alone is no edit.
+with an edit that changes nothing, have to be correct. A fraud that needs another launch is no edit; one
+that shows on shapes alone that are too large for the emulator needs a GPU, whose rungs reject it.
 Ends with 1 where one slips through.
 """
 
@@ -19,7 +20,7 @@ from evoflash.kernels.standalone import export_kernel
 from evoflash.problem import Problem
 from evoflash.specs import load_gpu
 from evoflash.trust.selftest.corpus import Fraud, build_fraud, corpus
-from scripts.records import command, write_record
+from scripts.records import command, read_record, write_record
 
 GPU = "h100"
 _INCLUDE = '#include "ef.h"\n'
@@ -41,13 +42,15 @@ def edited_export(fraud: Fraud) -> str:
 def judged(fraud: Fraud, folder: Path) -> dict[str, Any]:
     """A row of the record."""
     row: dict[str, Any] = {"name": fraud.name, "kernel": fraud.kernel.name, "source": fraud.source}
-    if not fraud.patch and not fraud.is_control:
+    if fraud.launch:
         return {**row, "end": "no edit"}
     path = folder / "kernel.cu"
     path.write_text(edited_export(fraud))
     answer = judge_file(path, JudgeOptions(stage="smoke", seed=1, timeout_s=300.0), db="none.db")
     is_good = answer.is_correct == fraud.is_control
     end = ("accepted" if fraud.is_control else "rejected") if is_good else "WRONG"
+    if not is_good and fraud.emulated.skip:  # and no emulated run can show it: the GPU's rungs reject it
+        end = "needs a GPU"
     return {
         **row,
         "end": end,
@@ -71,6 +74,10 @@ def main() -> int:
         for fraud in chosen:
             rows.append(judged(fraud, Path(folder)))
             print(*(str(value) for value in rows[-1].values()), sep="  ", flush=True)
+    if options.out and options.out.exists():  # of an earlier run, for other names
+        again = {(row["kernel"], row["name"]) for row in rows}
+        kept = read_record(options.out)["rows"]
+        rows = [*(row for row in kept if (row["kernel"], row["name"]) not in again), *rows]
     ends = Counter(row["end"] for row in rows)
     print(dict(ends))
     if options.out:

@@ -86,9 +86,9 @@ class ConfinedWorkers:
     workers: "list[_Worker]"
     failed: int = 0  # runs
 
-    def run_all(self, to_run: Sequence[ToRun]) -> list[OneRun]:
-        """The runs that were made, in order: none begins after one that does not end, after as many that
-        failed as say what is wrong, or too late.
+    def run_all(self, to_run: Sequence[ToRun], *, is_brief: bool = False) -> list[OneRun]:
+        """The runs that were made, in order: none begins after one that does not end, too late, or, where it
+        is to be brief, after as many that failed as say what is wrong.
         """
         waiting = deque(enumerate(to_run))
         ran: dict[int, OneRun] = {}
@@ -96,7 +96,7 @@ class ConfinedWorkers:
 
         def serve(which: int) -> None:
             try:
-                self._serve(which, waiting, ran)
+                self._serve(which, waiting, ran, is_brief=is_brief)
             except BaseException as error:
                 errors.append(error)
                 waiting.clear()
@@ -113,7 +113,9 @@ class ConfinedWorkers:
             raise errors[0]
         return [ran[at] for at in sorted(ran)]
 
-    def _serve(self, which: int, waiting: "deque[tuple[int, ToRun]]", ran: dict[int, OneRun]) -> None:
+    def _serve(
+        self, which: int, waiting: "deque[tuple[int, ToRun]]", ran: dict[int, OneRun], *, is_brief: bool
+    ) -> None:
         while True:
             try:
                 at, (case, run, inputs) = waiting.popleft()
@@ -125,7 +127,7 @@ class ConfinedWorkers:
             ending = self.workers[which].make(case, run, inputs)
             ran[at] = OneRun(case, run, inputs, ending)
             self.failed += not ran[at].is_right
-            if ran[at].is_endless or self.failed >= MOST_FAILED:
+            if ran[at].is_endless or (is_brief and self.failed >= MOST_FAILED):
                 waiting.clear()
 
 

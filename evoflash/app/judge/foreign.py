@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evoflash.app.check.cases import WorkloadCase
+from evoflash.app.check.confined_check import Confinement
 from evoflash.app.check.findings import Finding
-from evoflash.app.check.runs import CheckReport, Confinement, check_kernel
+from evoflash.app.check.runs import CheckReport, check_kernel
 from evoflash.app.check.subject import (
     KernelUnderTest,
     edits_in,
@@ -32,7 +33,6 @@ from evoflash.sandbox.boundary import found_boundary
 Stage = Literal["check", "smoke", "time"]
 STAGES: tuple[Stage, ...] = ("check", "smoke", "time")
 _RUNS = 2  # of each shape, where it costs little: dense, and strided with another scale
-MEMORY_BYTES = 4 << 30
 
 _ENDLESS = ("TIMEOUT", "LIVELOCK", "DEADLOCK", "hang")
 _BROKEN = ("crash", "cannot-launch", "divergence", "stack-overflow", "divide-by-zero", "named-barrier")
@@ -80,7 +80,7 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
         return refusal(str(path), str(error), seconds=time.monotonic() - begun_s)
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     subject = _subject(submitted, options, seed=seed, db=db)
-    confinement = Confinement(boundary, options.timeout_s, MEMORY_BYTES)
+    confinement = Confinement(boundary, options.timeout_s, is_brief=True)
     report = check_kernel(subject, runs=_RUNS, seed=seed, confinement=confinement)
     answer = _answer(submitted, subject, report, options)
     answer = replace(answer, sandbox=boundary.kind, seed=seed)
