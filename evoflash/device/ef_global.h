@@ -39,6 +39,16 @@ EF_DEV void stg_cs(u32x4* target, u32x4 value EF_LINE) {
 #endif
 }
 
+// Asks for the 32 bytes around the source to be brought to L2, or more. No access: who reads them later finds what was
+// written meanwhile.
+EF_DEV void prefetch_l2(const void* source EF_LINE) {
+#if EF_GPU
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(source) : "memory");
+#else
+  efemu::prefetch_global(source, 1, 1, line);
+#endif
+}
+
 // The product of two 32-bit numbers in 64 bits; before a sum one instruction, wherever the factors were widened.
 EF_DEV long long mul_wide(int a, int b) {
 #if EF_GPU

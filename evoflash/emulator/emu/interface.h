@@ -43,6 +43,7 @@ void* write_shared(u32 address, u32 bytes, int line);
 // Where a kernel's one static allocation of `bytes` begins: behind the dynamic shared memory of the launch.
 u32 static_shared(u32 bytes, int line);
 const void* read_global(const void* source, u32 bytes, int line);
+void prefetch_global(const void* source, u32 bytes, u32 unit, int line);  // a hint; address and size are multiples of unit
 void* write_global(void* target, u32 bytes, int line);
 
 // A result that a primitive leaves where the kernel says: in a register or, seldom, in memory.
