@@ -152,7 +152,7 @@ def test_every_seed_is_meant_for_some_call(family):
     more = ("serving_llama8b_b1_1k,invariant", "b=4,h=12,hkv=1,sq=1,skv=2048,d=128,page=16")
     odd = ("b=4,h=8,hkv=2,sq=1,skv=2048,d=80,page=16", "b=4,h=16,hkv=1,sq=1,skv=2048,d=96,page=1")
     many = ("b=4,h=16,hkv=1,sq=1,skv=2048,d=256,page=16", "b=4,h=64,hkv=8,sq=4,skv=2048,d=64,page=16")
-    for text in (*NAMED, *more, *odd, *many):
+    for text in (*NAMED, *more, *odd, *many, "serving_llama8b_sq4_b8_8k,sq=16"):
         problem = parse_problem(text)
         for gpu in filter(family.supports, (GPU, load_gpu("a100"), load_gpu("l4"))):
             space = family.space(problem.compile_keys(gpu.arch), gpu)
