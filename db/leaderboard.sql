@@ -23,6 +23,7 @@ WITH scored AS (
             || CASE WHEN r.from_archive THEN '+archive' ELSE '' END
             || CASE WHEN r.without_transfer THEN '-transfer' ELSE '' END
             || CASE WHEN r.most_seeds < 0 THEN '' ELSE '-seeds=' || r.most_seeds END
+            || CASE WHEN r.llm = '' THEN '' ELSE '+llm=' || r.llm END
             || CASE WHEN r.family = '' THEN '' ELSE '/' || r.family END AS strategy,
         -- Estimates of another model, or for another description of the GPU, are no rivals of these; nor are
         -- replays of another recording.

@@ -63,12 +63,18 @@ class StoreError(EvoflashError):
     """The database cannot be opened, read, written or upgraded."""
 
 
-# Of a database's URL: behind the user, and as a parameter of libpq.
-_PASSWORDS = (re.compile(r"(://[^:/@\s]*:)[^/\s]*(@)"), re.compile(r"([?&]\w*password=)[^&\s'\"]*()"))
+# Of a database's URL: behind the user, and as a parameter of libpq. Of a web address: whoever it is for, and
+# its whole query, which may be a key under any name.
+_PASSWORDS = (
+    re.compile(r"(https?://)[^/?#\s'\"]*(@)", re.IGNORECASE),
+    re.compile(r"(https?://[^?#\s'\"]*\?)[^\s'\"]+()", re.IGNORECASE),
+    re.compile(r"(://[^:/@\s]*:)[^/\s]*(@)"),
+    re.compile(r"([?&]\w*password=)[^&\s'\"]*()"),
+)
 
 
 def without_passwords(text: str) -> str:
-    """The text with the passwords of URLs left out."""
+    """The text with the passwords of URLs left out, and all of a web address that may be a secret."""
     for pattern in _PASSWORDS:
         text = pattern.sub(r"\1***\2", text)
     return text

@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from evoflash.estimate_error import estimate_error
 from evoflash.operation import CompileKey
+from evoflash.problem import has_lse
 from evoflash.space import Genome
 
 
@@ -165,7 +167,8 @@ class Evaluation:
         is_replay = self.basis is Basis.REPLAYED
         if self.is_estimate:
             bound = f", bound by {self.bound}" if self.bound else ""
-            by = f"ESTIMATED by model {self.model_version}, not measured"
+            likely = f" (likely {self._likely_in_words})" if self.likely_us else ""
+            by = f"ESTIMATED by model {self.model_version}, not measured{likely}"
             replayed = ", replayed from a recording" if is_replay else ""
             unproven = ", not proven to be right" if self.is_screened else ""
             return f"~{self.score_us:.2f} us {by}{replayed}{bound}{unproven}"
@@ -174,13 +177,29 @@ class Evaluation:
         unproven = ", by a short look: not proven to be right" if self.is_screened else ""
         return f"{self.score_us:.2f} us {self.basis}{unproven}"
 
+    @property
+    def likely_us(self) -> tuple[float, float] | None:
+        """Of an estimate: nine of ten kernels of its family and of this estimate took a time between these,
+        in us. None of a measured time, and where nothing was measured of the family.
+        """
+        known = estimate_error(self.genome.family, self.model_version) if self.is_estimate else None
+        return known.likely_us(self.score_us) if known and self.score_us else None
+
+    @property
+    def _likely_in_words(self) -> str:
+        low, high = self.likely_us or (0.0, 0.0)
+        return f"{low:.3g} to {high:.3g} us"
+
     def as_dict(self) -> dict[str, Any]:
         """Everything but the compiler's logs; the genome as its id, its family and its values."""
-        fields = asdict(self)
+        fields = asdict(self) | {"likely_us": self.likely_us}
         values = self.genome.as_dict()
         fields["genome"] = {"id": self.genome.id, "family": self.genome.family, "values": values}
         for build in fields["builds"]:
             del build["log"]
+        for verdict in fields["verdicts"]:
+            if not has_lse(verdict["workload"]):
+                verdict["lse_error"] = None
         return fields
 
     @property
@@ -249,6 +268,7 @@ class RunKey:
     without_transfer: bool = False  # may not learn from earlier searches, though its strategy could
     most_seeds: int = ALL_SEEDS  # of a family's hand-written kernels
     family: str = ""  # the only one that it searches; empty: all that fit
+    llm: str = ""  # the language model and its preset, or the run whose one is repeated; empty: none
 
     @property
     def search_name(self) -> str:
@@ -259,7 +279,8 @@ class RunKey:
         strategy = ":".join(filter(None, (self.strategy, self.preset, self.population)))
         archive, alone = "+archive" * self.from_archive, "-transfer" * self.without_transfer
         seeds = "" if self.most_seeds == ALL_SEEDS else f"-seeds={self.most_seeds}"
-        return f"{strategy}{archive}{alone}{seeds}" + (f"/{self.family}" if self.family else "")
+        llm = f"+llm={self.llm}" if self.llm else ""
+        return f"{strategy}{archive}{alone}{seeds}{llm}" + (f"/{self.family}" if self.family else "")
 
     @property
     def is_search(self) -> bool:
@@ -292,6 +313,7 @@ class RunStart:
     learns_from_shipped: tuple[str, ...] = ()  # the problems of shipped searches, the nearest first
     ahead: int | None = None  # proposals in flight, where a number was asked for
     machines: str = ""  # where it worked, in words; empty: on this machine
+    llm_trials: int = 0  # proposals that a language model and its control may take without having earned them
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ import pebble
 from evoflash.blame import BlameNotes, CallStage, begin_call, note_in
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
-from evoflash.spawning import spawning
+from evoflash.spawning import load_first, spawning
 
 T = TypeVar("T")
 
@@ -108,6 +108,7 @@ class IsolatedPool:
         self._is_closed = False
         self._under_way: dict[_Call, None] = {}
         self._waiting: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._losing = threading.Lock()
         # One thread starts everything and keeps the limits. It lives as long as this pool, because a process
         # dies with the thread that started it (see _begin), and pebble's threads end when its pool breaks.
         # Pebble's own limits go by the wall clock: set forward, it would make every healthy call a hang.
@@ -161,7 +162,7 @@ class IsolatedPool:
         given = [call for call in list(self._under_way) if call.inner is not None]
         if given and not self._pool.active:
             for call in given:
-                self._lose(call, BrokenProcessPool())
+                self._lose(call, call.inner, BrokenProcessPool())
 
     def _start(self, call: _Call) -> None:
         try:
@@ -169,11 +170,13 @@ class IsolatedPool:
                 self._pool, self._begun_s, self._has_run = self._make(), None, False
             if self._begun_s is None:
                 self._begun_s = time.monotonic()
+                load_first(getattr(call.function, "__module__", ""))
             call.inner = self._pool.schedule(_make_call, args=(call.number, call.function, *call.arguments))
         except (
             RuntimeError
         ) as error:  # BrokenProcessPool is one: nothing can be started, or it broke just now
-            self._lose(call, error if isinstance(error, BrokenProcessPool) else BrokenProcessPool(str(error)))
+            broken = error if isinstance(error, BrokenProcessPool) else BrokenProcessPool(str(error))
+            self._lose(call, call.inner, broken)
         except OSError as error:  # of what a pool needs before its processes
             _settle(call, DeviceError(_why_none_starts(error)))
         else:
@@ -186,13 +189,24 @@ class IsolatedPool:
         error = None if done.cancelled() else done.exception()
         begun = self._notes.progress(call.number)
         if not call.is_late and error is not None and not _is_of_candidate(error, begun):
-            self._lose(call, error, begun)
+            self._lose(call, done, error, begun)
         else:
             _settle(call, error, None if error or done.cancelled() else done.result(), begun=begun)
 
-    def _lose(self, call: _Call, error: BaseException, begun: CallStage = CallStage.NOTHING) -> None:
-        """Make the call again if this was its first try: its process or pool ended for another reason."""
-        call.inner, call.tries = None, call.tries - 1
+    def _lose(
+        self,
+        call: _Call,
+        lost: "Future[Any] | None",
+        error: BaseException,
+        begun: CallStage = CallStage.NOTHING,
+    ) -> None:
+        """Make the call again if this was its first try: its process or pool ended for another reason.
+        Several threads may find the same try `lost`.
+        """
+        with self._losing:
+            if call.inner is not lost:
+                return
+            call.inner, call.tries = None, call.tries - 1
         if call.tries:
             self._waiting.put(call)
         else:

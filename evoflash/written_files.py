@@ -5,10 +5,12 @@ them belongs to somebody, and is replaced where that was asked for (`--force`). 
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evoflash.errors import UsageError
@@ -18,6 +20,84 @@ _DIGITS = 32
 _MOST_BYTES = 2 << 20  # of the list of digests; then the older half is forgotten
 _is_forced: ContextVar[bool] = ContextVar("is_forced", default=False)
 _written_here: set[str] = set()  # also where the state cannot be kept
+
+
+@dataclass(slots=True)
+class WrittenFiles:
+    """The files of one command; in a dry run those that it would have written."""
+
+    paths: list[Path] = field(default_factory=list)
+    folders: set[Path] = field(default_factory=set)  # that a dry run would have made
+    is_dry: bool = False
+
+
+_files: ContextVar[WrittenFiles | None] = ContextVar("files", default=None)
+
+
+@contextlib.contextmanager
+def noting_files(files: WrittenFiles) -> Iterator[WrittenFiles]:
+    """Inside, the files that are written are noted; where `is_dry`, they are noted and not written."""
+    before = _files.set(files)
+    try:
+        yield files
+    finally:
+        _files.reset(before)
+
+
+@contextlib.contextmanager
+def dry_run(is_wanted: bool = True) -> Iterator[None]:
+    """Inside, no file and no folder is written, but every check of its path is made."""
+    files = _files.get() or WrittenFiles()
+    files.is_dry |= is_wanted
+    with noting_files(files):
+        yield
+
+
+def is_dry_run() -> bool:
+    files = _files.get()
+    return files is not None and files.is_dry
+
+
+def wrote() -> str:
+    """The word of notes: a dry run `would write`."""
+    return "would write" if is_dry_run() else "wrote"
+
+
+def make_folder(path: Path) -> None:
+    """With the folders above it; OSError where that cannot be."""
+    files = _files.get()
+    if files is None or not files.is_dry:
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    for each in (path, *path.parents):
+        if each.exists():
+            _check_writable(each)
+            return
+        files.folders.add(each)
+
+
+def note_file(path: Path) -> None:
+    """A file that was written, or would have been."""
+    files = _files.get()
+    if files is not None and path not in files.paths:
+        files.paths.append(path)
+
+
+def _check_place(path: Path) -> None:
+    """OSError where the file could not be written; its folder may be one that the dry run would make."""
+    files = _files.get()
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if files is None or path.parent not in files.folders:
+        path.parent.stat()
+        _check_writable(path.parent)
+
+
+def _check_writable(folder: Path) -> None:
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 @contextlib.contextmanager
@@ -66,16 +146,21 @@ def write_bytes(path: Path, content: bytes) -> None:
         check_replaceable(path)
     beside = path.with_name(f".{path.name}.new")
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe, /dev/stdout
+        if is_dry_run():
+            _check_place(path)
+        elif path.exists() and not path.is_file() and not path.is_dir():  # a pipe, /dev/stdout
             path.write_bytes(content)
             return
-        beside.write_bytes(content)
-        os.replace(beside, path)
+        else:
+            beside.write_bytes(content)
+            os.replace(beside, path)
     except OSError as error:
         with contextlib.suppress(OSError):  # where it could not even be begun
             beside.unlink()
         raise UsageError(f"{path} cannot be written ({error.strerror}): choose another path.") from None
-    _keep(_digest(content))
+    note_file(path)
+    if not is_dry_run():
+        _keep(_digest(content))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -87,6 +172,15 @@ def keep_written(path: Path) -> None:
     """A file that was written in another way, by a library, is evoflash's as it is now."""
     with contextlib.suppress(OSError):
         _keep(_digest(path.read_bytes()))
+
+
+def note_move(source: Path, target: Path) -> None:
+    """What was written in a folder has gone to another one."""
+    files = _files.get()
+    if files is not None:
+        files.paths = [
+            target / each.relative_to(source) if each.is_relative_to(source) else each for each in files.paths
+        ]
 
 
 def _holds(path: Path, content: bytes) -> bool:

@@ -9,6 +9,7 @@ stays: a topic without scripts has such records.
     cluster/           Whether times of several GPUs are comparable
     exports/           Whether exported kernels are right, in programs that know nothing of evoflash
     families/          Scripts that look at whole kernel families
+    model/             What the performance model is worth beside measured times
     mutation_testing/  Mutation testing
     noise/             Whether the benchmark can be trusted, and how much its figures differ from run to run
     pages/             All scripts that write committed text

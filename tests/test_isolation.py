@@ -215,6 +215,24 @@ def test_a_call_whose_process_was_killed_from_outside_is_made_again(pool, tmp_pa
     assert call.result(timeout=LIMIT_S) == Ending(1)
 
 
+def leave_note_of_server_then_wait(folder):
+    """Of the server that forked this process; one that finds a note returns at once."""
+    notes = list(Path(folder).iterdir())
+    (Path(folder) / str(os.getppid())).touch()
+    if not notes:
+        begin_kernel()
+        time.sleep(3600)
+    return len(notes)
+
+
+def test_a_call_under_way_when_the_server_that_forks_is_killed_is_made_again_by_another(pool, tmp_path):
+    call = pool.submit(leave_note_of_server_then_wait, str(tmp_path), timeout_s=LIMIT_S)
+    (server,) = noted(tmp_path, 1)
+    os.kill(server, signal.SIGKILL)
+    assert call.result(timeout=LIMIT_S) == Ending(1)
+    assert len(noted(tmp_path, 2)) == 2
+
+
 def test_a_call_whose_processes_are_killed_again_and_again_is_a_failure(pool, tmp_path):
     call = pool.submit(leave_note_and_wait, str(tmp_path), timeout_s=LIMIT_S)
     for count in (1, 2):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,31 @@ def test_a_script_is_run_again_only_for_what_it_defines(
         check=False,
     )
     assert (done.stdout.splitlines(), done.stderr) == (printed, "")
+
+
+def told(told_in: Connection, name: str) -> None:
+    told_in.send((os.environ.get(name), os.getcwd(), "numpy" in sys.modules))
+    os.write(1, b"to the output, ")
+    print("and to the errors", file=sys.stderr)
+    sys.exit(7)
+
+
+def test_a_process_has_its_callers_surroundings_and_modules_of_the_server_that_forked_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The server began before, with others."""
+    monkeypatch.setenv("EVOFLASH_TEST", "now")
+    monkeypatch.chdir(tmp_path)
+    hears, tells = spawning().Pipe(duplex=False)
+    process = spawning().Process(target=told, args=(tells, "EVOFLASH_TEST"))
+    process.start()
+    tells.close()
+    assert hears.recv() == ("now", str(tmp_path), True)
+    process.join()
+    assert process.exitcode == 7
+    assert capfd.readouterr() == ("to the output, ", "and to the errors\n")
+    with pytest.raises(EOFError):  # nobody else has the other end
+        hears.recv()
 
 
 def hold(lock: ProcessLock, note: str) -> None:

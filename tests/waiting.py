@@ -1,5 +1,6 @@
 """Waits until something has happened, however slow or busy the machine is; never for a number of seconds."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,32 @@ def is_waiting(process: int) -> bool:
         time.sleep(_LOOK_EVERY_S)
     ticks = [int(fields[11]) + int(fields[12]) for fields in looks]
     return all(fields[0] == "S" for fields in looks) and ticks[-1] - ticks[0] <= 1
+
+
+def processes_below(process: int) -> list[int]:
+    """All that descend from it."""
+    parents = {}
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(each.name)] = int(_stat(int(each.name))[1])
+    found, look = [], [process]
+    while look:
+        parent = look.pop()
+        children = [child for child, its in parents.items() if its == parent]
+        found += children
+        look += children
+    return found
+
+
+def workers_of(process: int) -> list[int]:
+    """Those below it that were started to work: no tracker of resources, no server that forks them."""
+    found = []
+    for each in processes_below(process):
+        with contextlib.suppress(OSError):
+            is_fork = "fork_server" in Path(f"/proc/{each}/cmdline").read_text()
+            if is_fork and int(_stat(each)[1]) != process:
+                found.append(each)
+    return found
 
 
 def has_open(process: int, path: Path) -> bool:

@@ -19,6 +19,7 @@ from evoflash.notices import say
 from evoflash.problem import Problem, parse_problem, parse_workload
 from evoflash.specs import GpuSpec
 from evoflash.store.store import open_store
+from evoflash.written_files import is_dry_run
 
 STRATEGY = "baselines"  # the name of their runs in the store: no search
 _LIMIT_S = 1500.0  # libraries may compile for minutes on their first use
@@ -80,10 +81,13 @@ def parse_names(only: str) -> tuple[str, ...]:
 
 def named_baselines(
     only: str, *, problem: str, gpu: str | None, db: str, seed: int, argv: Sequence[str]
-) -> BaselineTimes:
-    """As time_baselines(), from what a person writes. DeviceError without the GPU."""
+) -> BaselineTimes | None:
+    """As time_baselines(), from what a person writes; None of a dry run. DeviceError without the GPU."""
     what, names = parse_problem(problem), parse_names(only)
     spec = present_spec(gpu)
+    if is_dry_run():
+        say(f"would time {', '.join(names)} for {what} on {spec.name} in turns, and store their times.")
+        return None
     say(f"timing {', '.join(names)} in turns; a library may compile its kernels first")
     return time_baselines(what, spec, names, db, seed=seed, argv=argv)
 

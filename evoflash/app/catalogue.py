@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from evoflash.errors import EvoflashError, UsageError
+from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.exports.kinds import KINDS
 from evoflash.strategies import STRATEGIES, known_strategies
 
@@ -100,6 +100,31 @@ def problems() -> tuple[NamedProblem, ...]:
     return tuple(
         NamedProblem(name, parse_problem(name).workloads[0], what) for name, what in NAMED_PROBLEMS.items()
     )
+
+
+def problem_facts(text: str, gpu: str | None = None) -> dict[str, Any]:
+    """A problem's workloads with what they take; on a GPU, the one present by default, its physical floor
+    and the families that compute it. UsageError for what makes no sense.
+    """
+    from evoflash.app.search.limits import floor_us
+    from evoflash.gpu.launcher import present_gpu, spec_of
+    from evoflash.kernels.family import families_for
+    from evoflash.problem import parse_problem
+    from evoflash.specs import load_gpu
+
+    problem = parse_problem(text)
+    workloads = [
+        {"workload": str(each), "flops": each.flops, "bytes_moved": each.bytes_moved, **asdict(each)}  # type: ignore[call-overload]
+        for each in problem.workloads
+    ]
+    found = {"problem": str(problem), "name": problem_name(str(problem)), "operation": problem.operation}
+    try:
+        spec = load_gpu(gpu) if gpu else spec_of(present_gpu())
+    except DeviceError:  # none is present, and none was named
+        return {**found, "workloads": workloads, "gpu": None}
+    names = [family.name for family in families_for(spec, problem.operation)]
+    floor = floor_us(problem, spec)
+    return {**found, "workloads": workloads, "gpu": spec.name, "floor_us": floor, "families": names}
 
 
 @cache

@@ -17,9 +17,9 @@ from evoflash.app.check import subject as check_subject
 from evoflash.app.check.own_kernel import read_kernel_file
 from evoflash.app.check.subject import genome_in, is_exported
 from evoflash.app.known import known_genome, stored_evaluations
-from evoflash.champions.evidence import has_order
 from evoflash.errors import DeviceError, EvoflashError, UsageError
-from evoflash.evaluation import Build, Status, Timing
+from evoflash.estimate_error import has_order
+from evoflash.evaluation import Build, Evaluation, Status, Timing
 from evoflash.evaluators.prepare import prepare
 from evoflash.gpu import baselines, launcher
 from evoflash.gpu.arena import MemoryFaultError
@@ -41,6 +41,8 @@ from evoflash.gpu.timing.protocols import CALL, Pace, TimingProtocol
 from evoflash.isolation import IsolatedPool, raise_if_of_machine
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate, first_error
+from evoflash.kernels.plain_nvrtc import symbol_in
+from evoflash.launch import LaunchConfig
 from evoflash.notices import say, working
 from evoflash.operation import Workload
 from evoflash.problem import Problem, canonical, parse_problem
@@ -140,7 +142,7 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
     if kernel.loop is None:
         raise UsageError(
             f"{path} has arguments of its own, so nothing says what is right: only kernels with evoflash's "
-            "attention arguments can be compared (`attention = {}`, docs/check.md)."
+            "arguments can be compared (`attention = {}`, docs/check.md)."
         )
 
     def contender(what: Problem) -> ComparedKernel:
@@ -149,7 +151,13 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
         build = compile_candidate(subject.candidate)
         if not build.ok:
             raise EvoflashError(f"{path} does not compile: {first_error(build.log)}")
-        task = gpu_task(str(path), what, (build,), lambda w: (kernel.launch(w),), spec, seed)
+        symbols = [symbol_in(Path(build.cubin_path), each.entry) for each in kernel.written]
+
+        def launches(workload: Workload) -> tuple[LaunchConfig, ...]:
+            made = zip(kernel.launches(workload), symbols, strict=True)
+            return tuple(replace(launch, entry=symbol) for launch, symbol in made)
+
+        task = gpu_task(str(path), what, (build,), launches, spec, seed)
         return ComparedKernel(str(path), task)
 
     return _Meaning(kernel.problem, contender)
@@ -360,18 +368,19 @@ def _estimates_in_words(words: Sequence[str], problem: str | None, db: str) -> s
         return ""
     both = [_estimates(word, canonical(problem), db) for word in words]
     for place in both[0].keys() & both[1].keys():
-        first_us, second_us = (found[place] for found in both)
+        first_us, second_us = (found[place].score_us or 0.0 for found in both)
+        fastest = min((found[place] for found in both), key=lambda each: each.score_us or 0.0)
         between = f" For {place[1]} the model estimates ~{first_us:.2f} us and ~{second_us:.2f} us"
-        if has_order([first_us, second_us], place[1], place[0]):
+        if has_order([first_us, second_us], fastest.genome.family):
             return f"{between}, which is farther apart than its error but no measurement."
         return f"{between}: nearer than its error, so that it cannot order them."
     return ""
 
 
-def _estimates(word: str, problem: str | None, db: str) -> dict[tuple[str, str], float]:
-    """In us, by problem and GPU."""
+def _estimates(word: str, problem: str | None, db: str) -> dict[tuple[str, str], Evaluation]:
+    """By problem and GPU."""
     return {
-        (each.problem, each.gpu): each.score_us
+        (each.problem, each.gpu): each
         for each in stored_evaluations(word, db)
         if each.is_estimate and each.is_correct and each.score_us and problem in (None, each.problem)
     }

@@ -82,7 +82,7 @@ def write(
     study; `stored` says of a genome's id when its outcome was. UsageError where the path is a file of
     something else or somebody else, or not writable.
     """
-    _check_replaceable(path)
+    check_replaceable_study(path)
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -132,7 +132,7 @@ def name_of(run: Run) -> str:
     return f"run {run.id}: {run.key.problem} on {run.key.gpu}, {run.key.search_name} seed {run.key.seed}"
 
 
-def _check_replaceable(path: Path) -> None:
+def check_replaceable_study(path: Path) -> None:
     """UsageError where a file stands there that is no study."""
     if path.exists() and not (_is_journal(path) if path.suffix == JOURNAL else _is_study(path)):
         raise UsageError(f"{path} exists and is no Optuna study: choose another file.")

@@ -27,11 +27,13 @@ from evoflash.gpu.timing.noise_floor import environment
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import setting, valid_genome
+from evoflash.notices import count_of, say
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.search import search
 from evoflash.space import Genome, Value
 from evoflash.specs import GpuSpec
 from evoflash.store.store import Store, open_store
+from evoflash.written_files import is_dry_run
 
 
 def emulate(genome: Genome, problem: Problem, spec: GpuSpec) -> Evaluation:
@@ -220,8 +222,12 @@ def _evaluator(problem: Problem, spec: GpuSpec, basis: Basis) -> EmulatedEvaluat
     return EmulatedEvaluator(problem, spec, seed=0, proves_all=True)
 
 
-def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: Sequence[str]) -> RunResult:
-    """Measure the store's best estimates for a problem on this machine's GPU, as a run of its own."""
+def remeasure(
+    db: str, *, top: int, gpu: str | None, problem: str | None, argv: Sequence[str]
+) -> RunResult | None:
+    """Measure the store's best estimates for a problem on this machine's GPU, as a run of its own. A dry run
+    says which, and returns nothing.
+    """
     with open_store(db) as store:
         spec, _ = where(gpu, "gpu")
         estimates = store.estimates(canonical(problem), spec.name, top, installed_versions(store))
@@ -229,6 +235,10 @@ def remeasure(db: str, *, top: int, gpu: str | None, problem: str | None, argv: 
             raise NoKernelError(f"no estimates for {spec.name} in the database: run `evoflash search` first.")
         what = parse_problem(problem or estimates[-1].problem)
         chosen = [e.genome for e in estimates if e.problem == str(what)]
+        if is_dry_run():
+            ids = ", ".join(genome.id for genome in chosen)
+            say(f"would measure {count_of(len(chosen), 'kernel')} for {what} on {spec.name}: {ids}.")
+            return None
         return measure_genomes(store, what, spec, chosen, strategy="remeasure", argv=argv)
 
 

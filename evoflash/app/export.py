@@ -16,7 +16,7 @@ from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
-from evoflash.written_files import write_text
+from evoflash.written_files import write_text, wrote
 
 NAMED = 4  # files that are named one by one
 
@@ -69,7 +69,7 @@ def write(
     if db is not None:
         exported = with_evaluation(exported, db)
     files = write_files(exported, path, kind=kind, archs=archs)
-    say(f"wrote {_in_words(files, path)}")
+    say(f"{wrote()} {_in_words(files, path)}")
     return files
 
 
@@ -77,7 +77,7 @@ def _in_words(files: Sequence[Path], path: str) -> str:
     """Each file; of a folder with many of them how many there are."""
     if len(files) <= NAMED:
         return ", ".join(map(str, files))
-    return f"{sum(file.is_file() for file in files)} files in {path}"
+    return f"{sum(file != Path(path) for file in files)} files in {path}"
 
 
 def write_files(
@@ -115,7 +115,7 @@ def write_evaluated(
 def write_page(path: Path, text: str, *, says_size: bool = False) -> None:
     """A text file, whole or not at all, and says so. UsageError where the path cannot be written."""
     write_text(path, text)
-    say(f"wrote {path}" + (f" ({len(text.encode()) / 1024:.0f} KB)" if says_size else ""))
+    say(f"{wrote()} {path}" + (f" ({len(text.encode()) / 1024:.0f} KB)" if says_size else ""))
 
 
 def export_commands(genome: Genome, problem: str, gpu: str) -> list[str]:

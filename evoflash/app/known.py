@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evoflash.app.model_credit import ModelCredit, credit
 from evoflash.app.runs import find_run
 from evoflash.champions import Champion, champions, of_today
 from evoflash.champions.evidence import archived_kernel
@@ -255,6 +256,7 @@ class FailureCounts:
 
     evaluated: int
     counts: tuple[tuple[str, str, str, int], ...]
+    credit: ModelCredit | None = None  # of the run's language model, which has failures of its own
 
     def as_dicts(self) -> list[dict[str, str | int]]:
         """One for each status, rung and reason."""
@@ -272,4 +274,5 @@ def failures(store: Store, run: Run) -> FailureCounts:
     history = store.history(run)
     failed = (e for _, e in history if not e.is_correct and not e.is_screened)
     counts = Counter((str(e.status), str(e.rung), e.reason) for e in failed)
-    return FailureCounts(len(history), tuple((*what, n) for what, n in counts.most_common()))
+    ordered = tuple((*what, n) for what, n in counts.most_common())
+    return FailureCounts(len(history), ordered, credit(store, run, history))

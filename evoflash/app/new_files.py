@@ -11,6 +11,7 @@ from evoflash.errors import UsageError
 from evoflash.extensions import KINDS, NAME, NAME_IN_WORDS, extension_folders
 from evoflash.paths import GPUS
 from evoflash.settings import value
+from evoflash.written_files import make_folder, write_text
 
 # leaves an unknown ~user as it is; Path raises
 
@@ -43,13 +44,12 @@ def write(what: str, name: str, folder: Path) -> tuple[Path, Path]:
     path, test = folder / kind / f"{name}{KINDS[kind]}", folder / "tests" / f"test_{what}_{name}.py"
     if there := [each for each in (path, test) if each.exists()]:
         raise UsageError(f"{there[0]} is there already: choose another name, or move it away.")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     if name in _known_names(what):
         raise UsageError(f"a {what} called '{name}' is there already: choose another name.")
     for each, text in ((path, _text(what)), (test, _read(f"test_{what}.py.txt"))):
-        each.parent.mkdir(parents=True, exist_ok=True)
-        with each.open("x", encoding="utf-8") as file:
-            file.write(text.replace(_PLACEHOLDER, name))
+        make_folder(each.parent)
+        write_text(each, text.replace(_PLACEHOLDER, name))
     return path, test
 
 

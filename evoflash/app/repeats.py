@@ -110,6 +110,11 @@ def compare_runs(db: str, first: str, second: str) -> SearchComparison:
     """
     with working("reading the runs' histories"), open_store(db, read_only=True) as store:
         one, other = find_run(store, first), find_run(store, second)
+        for run in (one, other):
+            if not run.key.is_search:
+                raise UsageError(
+                    f"run {run.id} is of {run.key.strategy}, which is no search: compare two searches."
+                )
         for name in ("problem", "gpu", "basis"):
             mine, theirs = getattr(one.key, name), getattr(other.key, name)
             if mine != theirs:

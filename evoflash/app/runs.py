@@ -4,8 +4,8 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,10 +15,11 @@ from evoflash.gpu.timing.relative import GpuFactor, factors, in_words
 from evoflash.problem import canonical
 from evoflash.specs import canonical_gpu
 from evoflash.store import run_edits
-from evoflash.store.database import Database, is_there, open_database
+from evoflash.store.database import Database, is_there, open_database, trial_copy
 from evoflash.store.integrity import Health, check_database, refuse_misfits
 from evoflash.store.standing import ComputeCost, RunStatus, standings
 from evoflash.store.store import Store
+from evoflash.written_files import is_dry_run
 
 
 def find_run(
@@ -214,6 +215,17 @@ def _gpus_of(database: Database, run: Run) -> tuple[GpuFactor, ...]:
     return factors(json.loads(text) for (text,) in rows)
 
 
+def status_of_run(db: str, wanted: str | None = None) -> dict[str, Any]:
+    """How the run of this number or name stands; without one the search that is going on, or the newest."""
+    if wanted is None:
+        found = current_runs(db)
+    else:
+        with closing_database(db, read_only=True) as database:
+            found = RunList(tuple(standings(database, run_edits.find(database, wanted).id)))
+    status: dict[str, Any] = found.as_dict()["runs"][0]
+    return status
+
+
 def follow(db: str, *, every_s: float) -> Iterator[list[RunStatus]]:
     """How the runs that are going on stand, again and again until no process works on them any more."""
     _check_searched(db)
@@ -227,10 +239,25 @@ def follow(db: str, *, every_s: float) -> Iterator[list[RunStatus]]:
             yield found
 
 
+@contextmanager
+def trial_database(db: str) -> Iterator[str]:
+    """A copy in which a dry run stores what it finds out; it is gone at the end."""
+    with trial_copy(db) as copy:
+        yield copy
+
+
+@contextmanager
+def _editing(db: str) -> Iterator[Database]:
+    """A database to be changed; a dry run makes the same changes and takes them back."""
+    place = trial_copy(db) if is_dry_run() and not is_there(db) else nullcontext(db)
+    with place as target, closing_database(target) as database:
+        yield replace(database, keeps=not is_dry_run())
+
+
 def rename(db: str, wanted: str, name: str) -> int:
     """Give a run, by its number or name, a name; its number."""
     _check_exists(db)
-    with closing_database(db) as database:
+    with _editing(db) as database:
         found = run_edits.find(database, wanted)
         run_edits.rename(database, found, name)
     return found.id
@@ -238,7 +265,7 @@ def rename(db: str, wanted: str, name: str) -> int:
 
 def merge(db: str, source: str) -> tuple[int, int]:
     """Bring in the runs of another database; how many runs and outcomes were new."""
-    with closing_database(source, read_only=True) as there, closing_database(db) as database:
+    with closing_database(source, read_only=True) as there, _editing(db) as database:
         if there.label == database.label:
             raise UsageError("that is the same database: give the one to take runs from, and --db the other.")
         return run_edits.merge(database, there)
@@ -247,7 +274,7 @@ def merge(db: str, source: str) -> tuple[int, int]:
 def delete(db: str, wanted: str, *, is_sure: Callable[[str], bool]) -> tuple[str, int] | None:
     """Delete a run where `is_sure` says so of its description; that, and how many outcomes are gone."""
     _check_exists(db)
-    with closing_database(db) as database:
+    with _editing(db) as database:
         found = run_edits.find(database, wanted)
         key = found.key
         words = f"run {found.id} ({key.problem} on {key.gpu}, {key.basis}, {key.search_name} seed {key.seed})"

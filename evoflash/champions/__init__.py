@@ -5,10 +5,9 @@ SMs (`starts_from`), whose champions and past searches are a start too. A champi
 and an answer, on its own GPU, only once it was checked again (app/best.py). Which problems are near one
 another is told here.
 
-<gpu>_searches.json.gz holds outcomes of searches for other problems, which a new search may learn from;
-<gpu>_estimates.json what the performance model says of the champions.
+<gpu>_searches.json.gz holds outcomes of searches for other problems, which a new search may learn from.
 
-    evidence  What is known of the time of one kernel, and how far the performance model is off
+    evidence  What is known of the time of one kernel
 """
 
 import gzip

@@ -2,9 +2,10 @@
 
 Computes nothing. Views and use cases are imported by functions, so that `--help` loads nothing heavy.
 
-    commands/   The commands, one file each
-    options     The options that commands share, and their defaults from config files and the environment
-    program     The program's entry `main`, and the list of the commands, which stand in commands/. Decides
-                nothing
-    unexpected  Tells a person of an error that nobody foresaw
+    commands/    The commands, one file each
+    json_answer  With --json a command's answer is one JSON document on stdout, whatever becomes of it
+    options      The options that commands share, and their defaults from config files and the environment
+    program      The program's entry `main`, and the list of the commands, which stand in commands/. Decides
+                 nothing
+    unexpected   Tells a person of an error that nobody foresaw
 """

@@ -5,6 +5,7 @@ answer is shown.
 """
 
 import difflib
+import inspect
 import logging
 import os
 import re
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
@@ -19,12 +21,13 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from evoflash.app import catalogue
 from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, progress_note
+from evoflash.cli import json_answer
 from evoflash.errors import UsageError
 from evoflash.notices import heard_by, name_database, say
 from evoflash.paths import default_database, usual_places
 from evoflash.settings import MOST, MOST_SEED, ConfigFile, by_key, config_files, is_on, lookup, unknown
 from evoflash.views.terminal import PIPE_COLUMNS, json_text, stdout_console, tell
-from evoflash.written_files import replacing
+from evoflash.written_files import dry_run, replacing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -146,6 +149,13 @@ def _replace(ctx: typer.Context, wanted: bool) -> bool:
     return wanted
 
 
+def writes_nothing(ctx: typer.Context, wanted: bool) -> bool:
+    """For as long as the command runs."""
+    if wanted:
+        ctx.with_resource(dry_run())
+    return wanted
+
+
 def strategy_names() -> str:
     """The registered strategies, shipped and of extension folders, for a help text: `a, b or c`."""
     names = catalogue.strategies()
@@ -234,6 +244,12 @@ Force = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", callback=writes_nothing, help="Say what would be written; write and store nothing."
+    ),
+]
 PricePerHour = Annotated[
     float | None,
     typer.Option("--price-per-hour", help="What an hour of the GPU costs: costs are shown in money, too."),
@@ -307,6 +323,47 @@ def show_end(result: "RunResult", *, as_json: bool, price_per_hour: float | None
         tell(describe_end(result, price_per_hour))
 
 
+# Commands that store what they find out, or change what is stored; a --force shows who else writes.
+_STORING = frozenset(
+    {"best", "doctor", "baselines", "delete", "evaluate", "merge", "new", "remeasure", "rename", "verify"}
+)
+_EDITING = frozenset({"delete", "merge", "rename"})  # they take back themselves what a dry run does
+
+
+def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with --json, and with --dry-run where it writes, if it has no such options of its own.
+
+    A dry run writes no files and works on a copy of the database.
+    """
+    signature = inspect.signature(command)
+    known = signature.parameters
+    added: dict[str, Any] = {}
+    if not {"as_json", "json_file"} & set(known):
+        added["as_json"] = Json
+    if "dry_run" not in known and ({"force", "html"} & set(known) or command.__name__ in _STORING):
+        added["dry_run"] = DryRun
+    if not added:
+        return command
+
+    @wraps(command)
+    def with_options(*arguments: Any, **options: Any) -> None:
+        mine = {name: options.pop(name) for name in added}
+        db = options.get("db")
+        if not mine.get("dry_run") or not isinstance(db, str) or command.__name__ in _EDITING:
+            command(*arguments, **options)
+            return
+        from evoflash.app.runs import trial_database
+
+        with trial_database(db) as copy:
+            command(*arguments, **options | {"db": copy})
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    extra = [inspect.Parameter(name, keyword, default=False, annotation=kind) for name, kind in added.items()]
+    with_options.__signature__ = signature.replace(parameters=[*known.values(), *extra])  # type: ignore[attr-defined]
+    with_options.__annotations__ = command.__annotations__ | added
+    return with_options
+
+
 def program(commands: Sequence[Callable[..., None]], groups: Sequence[typer.Typer] = ()) -> typer.Typer:
     """The program with these commands; its help lists them in this order, and then groups of commands."""
     app = typer.Typer(
@@ -320,7 +377,7 @@ def program(commands: Sequence[Callable[..., None]], groups: Sequence[typer.Type
     )
     app.callback()(common)
     for command in commands:
-        app.command()(command)
+        app.command()(with_common_options(command))
     for group in groups:
         app.add_typer(group)
     return app
@@ -356,6 +413,7 @@ def _name_values(command: Any) -> None:
 
 
 def _write_note(message: str) -> None:
+    json_answer.hear(message)
     if not is_on("quiet"):
         print(f"evoflash: {message}", file=sys.stderr, flush=True)
 
@@ -392,6 +450,7 @@ def _plain_usage_errors() -> Iterator[None]:
             few = len(group.commands) < _FEW
             known = f"Use one of {', '.join(sorted(group.commands))}." if few else "See `evoflash --help`."
             error.message = f"{error.message}{alone} {known}"
+        json_answer.hear_error(error.format_message() if hasattr(error, "format_message") else error.message)
         raise
 
 

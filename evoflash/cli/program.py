@@ -10,10 +10,11 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, end_on_signals, progress_note
+from evoflash.cli import json_answer
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.settings import is_on, value
 
@@ -42,6 +43,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.cli.commands.insights import insights
     from evoflash.cli.commands.ladder import ladder
     from evoflash.cli.commands.leaderboard import leaderboard
+    from evoflash.cli.commands.mcp import mcp
     from evoflash.cli.commands.new import new
     from evoflash.cli.commands.portfolio import portfolio
     from evoflash.cli.commands.problems import problems
@@ -70,6 +72,7 @@ def commands() -> tuple[Callable[..., None], ...]:
         new,
         config,
         worker,
+        mcp,
         doctor,
     )
 
@@ -98,16 +101,21 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")  # a letter that a terminal lacks is a question mark there
     try:
-        end_on_signals()
-        exit_code = run_command(sys.argv[1:])
-    except KeyboardInterrupt:
-        exit_code = _say("stopped by Ctrl-C.", 130)
-    except TerminatedError as stop:
-        kept = f": {progress_note(stop)}; the same command continues" if hasattr(stop, "__notes__") else ""
-        exit_code = _say(f"stopped by SIGTERM{kept}.", EXIT_CODE)
+        exit_code = _until_a_signal(lambda: run_command(sys.argv[1:]))
     finally:
         gc.freeze()  # else the interpreter looks for garbage in all that is loaded before it ends
     sys.exit(exit_code)
+
+
+def _until_a_signal(call: Callable[[], int]) -> int:
+    try:
+        end_on_signals()
+        return call()
+    except KeyboardInterrupt:
+        return _say("stopped by Ctrl-C.", 130)
+    except TerminatedError as stop:
+        kept = f": {progress_note(stop)}; the same command continues" if hasattr(stop, "__notes__") else ""
+        return _say(f"stopped by SIGTERM{kept}.", EXIT_CODE)
 
 
 def _open_what_is_closed() -> None:
@@ -124,9 +132,20 @@ def _open_what_is_closed() -> None:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """The command, and its exit code where it ends with an error; else a SystemExit ends it."""
+    """The command, and its exit code where it ends with an error; else a SystemExit ends it.
+
+    Where --json is among the words, stdout gets one JSON document and nothing else.
+    """
+    arguments = json_answer.with_stdout(arguments)
+    if json_answer.is_asked(arguments):
+        told = partial(_run, lambda: _call(arguments), arguments)
+        return _run(lambda: json_answer.run(lambda: _until_a_signal(told)), arguments)
+    return _run(lambda: _call(arguments), arguments)
+
+
+def _run(call: Callable[[], None], arguments: Sequence[str]) -> int:
     try:
-        _call(arguments)
+        call()
     except EvoflashError as error:
         return _say(str(error), error.exit_code)
     except BrokenPipeError:
@@ -183,5 +202,6 @@ def _show_if_debugging(error: Exception) -> None:
 
 
 def _say(message: str, exit_code: int) -> int:
+    json_answer.hear_error(message)
     print("evoflash: " + " ".join(message.split()), file=sys.stderr)
     return exit_code

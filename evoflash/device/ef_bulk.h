@@ -107,7 +107,7 @@ EF_DEV void bulk_prefetch(const void* source, u32 bytes EF_LINE) {
 #if EF_GPU
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
 #else
-  efemu::prefetch_global(source, bytes, 16, line);
+  efemu::bulk_prefetch(source, bytes, line);
 #endif
 }
 

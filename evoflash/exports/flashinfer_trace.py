@@ -17,7 +17,7 @@ from evoflash.exports.flashinfer_solution import (
     solution_of,
     variants,
 )
-from evoflash.written_files import check_replaceable, write_text
+from evoflash.written_files import check_replaceable, make_folder, write_text
 
 
 def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
@@ -44,6 +44,6 @@ def write_kernels(exported: Sequence[ExportRequest], path: Path) -> tuple[Path, 
     }
     check_replaceable(*files)
     for file, content in files.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent)
         write_text(file, as_json(content))
     return (path, *files)

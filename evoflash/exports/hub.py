@@ -16,7 +16,7 @@ from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import Artefact, artefact, file_names
 from evoflash.exports.one_file import MODULES, made_of
 from evoflash.operation import PythonDoor
-from evoflash.written_files import check_replaceable, write_bytes
+from evoflash.written_files import check_replaceable, make_folder, write_bytes
 
 VARIANT = "torch-cuda"  # of every PyTorch built for CUDA
 VERSION = 1
@@ -73,7 +73,7 @@ def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
     check_replaceable(*(path / name for name in (*texts, *cubins)))
     for name, content in (*cubins.items(), *((name, text.encode()) for name, text in texts.items())):
         target = path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         write_bytes(target, content)
     return (path, *(path / name for name in texts), *(path / name for name in cubins))
 

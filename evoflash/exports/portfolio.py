@@ -23,7 +23,7 @@ from evoflash.operation import PythonDoor, operation_of
 from evoflash.runtime.dispatch import FALLBACK
 from evoflash.runtime.packaged import PACKAGE_FORMAT, PACKAGE_VERSION
 from evoflash.version import __version__
-from evoflash.written_files import check_replaceable, write_text
+from evoflash.written_files import check_replaceable, is_dry_run, make_folder, note_move, write_text
 
 KERNELS = "kernels"  # the folder of the members'
 
@@ -98,8 +98,11 @@ def write(package: Package, path: Path) -> None:
     beside = path.with_name(f".{path.name}.new")
     try:
         shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
+        make_folder(beside)
         _fill(package, beside, path.name)
+        note_move(beside, path)
+        if is_dry_run():
+            return
         path.mkdir(exist_ok=True)
         shutil.rmtree(path / KERNELS, ignore_errors=True)
         for part in beside.iterdir():
@@ -125,7 +128,7 @@ def _is_of_package(folder: Path, path: Path) -> bool:
 def _fill(package: Package, folder: Path, name: str) -> None:
     for member in package.members:
         inside = folder / member.folder
-        inside.mkdir(parents=True)
+        make_folder(inside)
         write_artefact(artefact(member.exported), inside)
     for module in _modules(package):
         text = Path(runtime.__path__[0], f"{module}.py").read_text(encoding="utf-8")

@@ -305,17 +305,21 @@ def _whole_words(*arrays: Any) -> int:
 
 def cubin_path(arch: str, path: Path = SOURCE) -> str:
     """The compiled kernels of a .cu of ours, from the cache if they are there; needs no GPU."""
-    source = path.read_text(encoding="utf-8")
+    return cubin_of(arch, path.stem, path.read_text(encoding="utf-8"))
+
+
+def cubin_of(arch: str, name: str, source: str) -> str:
+    """As cubin_path(), of a text of that name."""
     # A kernel without genes; of the compile key only the arch plays a part.
     candidate = Candidate(
-        genome=Genome(path.stem, 1, ()),
+        genome=Genome(name, 1, ()),
         compile_key=registry.default().probe.compile_key(arch),
         source=source,
         source_sha=hashlib.sha256((source + device_headers_sha()).encode()).hexdigest(),
     )
     build = compile_candidate(candidate)
     if not build.ok:
-        raise DeviceError(f"{path.name} does not compile for {arch}: {first_error(build.log)}")
+        raise DeviceError(f"{name} does not compile for {arch}: {first_error(build.log)}")
     return build.cubin_path
 
 

@@ -6,6 +6,7 @@ fit its digest is compiled anew.
 """
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -123,7 +124,7 @@ def _compile(candidate: Candidate, key: str) -> tuple[Build, bytes]:
     started = time.perf_counter()
     try:
         with compiling():
-            nvrtc.compileProgram(program, options(candidate.compile_key.arch))
+            nvrtc.compileProgram(program, [*options(candidate.compile_key.arch), *_folders(candidate.source)])
         ok = True
     except nvrtc.NVRTCError:
         ok = False
@@ -147,6 +148,31 @@ def options(arch: str) -> list[str]:
     """What NVRTC is called with; beside FLAGS nothing that decides the machine code but the architecture."""
     uncached = [_NO_CACHE] if tuple(_nvrtc().getVersion()) >= _HAS_CACHE else []
     return [*FLAGS, f"-arch={arch}", *uncached]
+
+
+def _folders(source: str) -> list[str]:
+    """Where CUDA's own headers lie, for a text that includes some."""
+    if not re.search(r"^#include <", source, re.MULTILINE):
+        return []
+    return [f"-I{folder}" for folder in _header_folders()]
+
+
+@cache
+def _header_folders() -> tuple[Path, ...]:
+    """Of the toolkit's wheels, or of an installed toolkit; and of libcu++, which CuPy brings."""
+    import cupy
+
+    libcu = Path(cupy.__file__).parent / "_core" / "include" / "cupy" / "_cccl" / "libcudacxx"
+    wheels = importlib.util.find_spec("nvidia")
+    places = [Path(place) for place in (wheels.submodule_search_locations or () if wheels else ())]
+    found = [header.parent for place in places for header in sorted(place.glob("*/include/cuda_fp16.h"))]
+    installed = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
+    return (*(found or [installed])[:1], libcu, libcu / "cuda" / "std")
+
+
+def function_names(cubin: bytes) -> tuple[str, ...]:
+    """The kernels in machine code, by the names that C++ gave them."""
+    return tuple(name.removeprefix(".text.") for name, _ in _sections(cubin) if name.startswith(".text."))
 
 
 def resources(log: str) -> dict[str, Any]:

@@ -55,8 +55,8 @@ def entry_symbol(entry: str) -> str:
     return re.sub(r"\W+", "_", entry).strip("_")
 
 
-def plain_text(text: str, entry: str, *, name: str = "kernel", headers: str = "") -> PlainText:
-    """The text for g++, with the entry exported ("kernel" or "kernel<128>").
+def plain_text(text: str, entries: Sequence[str], *, name: str = "kernel", headers: str = "") -> PlainText:
+    """The text for g++, with the entries exported ("kernel" or "kernel<128>").
 
     `name` is that of its file without .cu; `headers` the text of those of its own that it includes.
     """
@@ -64,7 +64,7 @@ def plain_text(text: str, entry: str, *, name: str = "kernel", headers: str = ""
     code, found = _prepared_text(text)
     source = (
         f'#include "cuda_names.h"\n#line 1 "headers"\n{before}\n'
-        f'#line 1 "/{name}.cu"\n{code}\n{_export(entry)}\n'
+        f'#line 1 "/{name}.cu"\n{code}\n{"".join(map(_export, entries))}\n'
     )
     # What a header does is told at the kernel's include of it, its first line.
     first_include = next((_line(text, each.start()) for each in _OWN_INCLUDE.finditer(text)), 1)
@@ -80,7 +80,7 @@ def own_headers(text: str, folder: Path, known: set[Path] | None = None) -> str:
     """The text of the headers beside a file that it includes in quotes, and of those that they include."""
     seen: set[Path] = known if known is not None else set()
     parts = []
-    for each in _OWN_INCLUDE.finditer(_PIECE.sub(_blank_comment, text)):
+    for each in _OWN_INCLUDE.finditer(blank_comments(text)):
         path = (folder / each[1]).resolve()
         if path in seen or not path.is_relative_to(folder.resolve()) or not path.is_file():
             continue
@@ -92,9 +92,9 @@ def own_headers(text: str, folder: Path, known: set[Path] | None = None) -> str:
 
 def _prepared_text(text: str) -> tuple[str, list[Refusal]]:
     """The text without host code, with calls of the emulator in it, and what the emulator cannot run."""
-    code = _PIECE.sub(_blank_comment, text)
+    code = blank_comments(text)
     code = _INCLUDE.sub("", code)
-    code = _without_host(code)
+    code = without_host(code)
     found: list[Refusal] = []
     for pattern, what in _BEYOND:
         found += [Refusal(what, _line(code, each.start()), INSTEAD) for each in re.finditer(pattern, code)]
@@ -124,6 +124,11 @@ def _export(entry: str) -> str:
     return f'extern "C" {{ ::efemu::Kernel efemu_kernel_{symbol} = ::efemu::describe({entry}); }}'
 
 
+def blank_comments(code: str) -> str:
+    """The code with blanks in place of its comments."""
+    return _PIECE.sub(_blank_comment, code)
+
+
 def _blank_comment(piece: re.Match[str]) -> str:
     if piece[0][0] != "/":
         return piece[0]
@@ -146,7 +151,7 @@ def _stop(what: str, text: str) -> str:
 # ---- host code
 
 
-def _without_host(code: str) -> str:
+def without_host(code: str) -> str:
     """The code with blanks in place of what is for the host."""
     macros = set()
     for each in _DIRECTIVE.finditer(code):

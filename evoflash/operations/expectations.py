@@ -30,6 +30,9 @@ from evoflash.operation import (
     operation_of,
 )
 
+# What the references of all kinds of attention share: it precedes the text of each.
+RIGHT_ROWS = Path(__file__).with_name("right_rows.cu").read_text(encoding="utf-8")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceReference:
@@ -39,7 +42,7 @@ class DeviceReference:
     each row.
     """
 
-    source: Path  # on the ef:: layer
+    text: str  # on the ef:: layer
     entry: str
     threads: int  # of a block
     output: str  # the names of the tensors

@@ -1,6 +1,7 @@
 """The database of runs, evaluations, baselines and lineage, the one truth from which a search resumes.
 
 database   Opens and upgrades the database, and makes transactions
+exchanges  Keeps and reads what a run asked of a language model and what it was answered
 integrity  Finds what is wrong with a database
 locks      Locks that say which process, or which session of a server, works on a run
 rows       Turns records into rows of the database and back

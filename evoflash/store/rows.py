@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, fields, replace
+from dataclasses import asdict, astuple, fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -32,6 +32,7 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
+from evoflash.exchange import Exchange, GeneEdit
 from evoflash.operation import CompileKey
 from evoflash.problem import operation_in, parse_problem
 from evoflash.space import Genome
@@ -106,6 +107,7 @@ def run_row(
 ) -> dict[str, Any]:
     return columns(key) | {
         **dict.fromkeys(("name", "objectives", "ended", "ends"), ""),
+        "llm_trials": start.llm_trials,
         "final_pairs_json": "[]",
         **{name: _plain(getattr(start, name)) for name in ("ahead", "machines")},
         **{f"{name}_json": _json(getattr(start, name)) for name in ("archive", "learns_from_shipped")},
@@ -196,6 +198,13 @@ def build_row(build: Build) -> dict[str, Any]:
     return row | {"compile_key_json": _json(key), "warnings_json": _json(build.warnings)}
 
 
+def exchange_row(run: Run, exchange: Exchange, position: int) -> dict[str, Any]:
+    parts = {name: getattr(exchange, name) for name in ("request", "shown")}
+    parts["edits"] = [asdict(edit) for edit in exchange.edits]
+    row = columns(exchange, *parts) | {f"{name}_json": _json(part) for name, part in parts.items()}
+    return row | {"run_id": run.id, "position": position, "created": _now()}
+
+
 def timing_row(timing: Timing) -> dict[str, Any]:
     return columns(timing, "terms") | {"terms_json": _json(dict(timing.terms))}
 
@@ -243,6 +252,18 @@ def outcome_of(row: Row, stored: Mapping[str, Evaluation]) -> tuple[Proposal, Ev
             raise ValueError("its run has no evaluation of this genome")
         evaluation = with_outcome(stored[row["genome_id"]], stored)
         return proposal_of(row, evaluation.genome), evaluation
+
+
+def exchange_of(row: Row) -> Exchange:
+    with reading("exchanges", row["id"]):
+        exchange: Exchange = _record(
+            Exchange,
+            row,
+            request=json.loads(row["request_json"]),
+            shown=_tuple(row, "shown"),
+            edits=tuple(GeneEdit(**edit) for edit in _tuple(row, "edits")),
+        )
+    return exchange
 
 
 def baseline_of(run: Run, row: Row, timed: Iterable[Row]) -> Baseline:

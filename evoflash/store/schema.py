@@ -10,7 +10,7 @@ from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 from evoflash.evaluation import RunKey
 from evoflash.paths import DB, shipped_folder
 
-HEAD = "0005"  # the newest revision in db/versions
+HEAD = "0006"  # the newest revision in db/versions
 VERSION_TABLE = "evoflash_version"
 RUN_KEY = tuple(each.name for each in fields(RunKey))  # columns of runs
 
@@ -71,7 +71,8 @@ runs = Table(
     *(_integer("most_seeds"), _text("family"), _text("name"), _text("archive_json")),
     *(_text("learns_from_json"), _text("learns_from_shipped_json"), Column("ahead", sa.Integer)),
     *(_text("machines"), _text("objectives"), _text("final_pairs_json")),
-    *(Column(name, sa.Text, nullable=False, server_default="") for name in ("ended", "ends")),
+    *(Column(name, sa.Text, nullable=False, server_default="") for name in ("ended", "ends", "llm")),
+    Column("llm_trials", sa.Integer, nullable=False, server_default="0"),
     UniqueConstraint(*RUN_KEY, "number", name="uq_runs_key"),
 )
 lineage = Table(
@@ -81,6 +82,16 @@ lineage = Table(
     _genome("genome_id", key=True),
     *(_integer("position"), _text("operator"), _text("parents_json")),
     UniqueConstraint("run_id", "position", name="uq_lineage_position"),
+)
+exchanges = Table(  # with a language model, in the order of `position`
+    "exchanges",
+    metadata,
+    Column("id", sa.Integer, primary_key=True),
+    Column("run_id", sa.Integer, ForeignKey("runs.id"), nullable=False),
+    *(_integer("position"), _text("model"), _integer("asked_at"), _integer("taken_at"), _text("status")),
+    *(_text("request_json"), _text("shown_json"), _text("answer"), _text("edits_json"), _text("created")),
+    *(Column(name, sa.Double, nullable=False) for name in ("seconds", "waited_s")),
+    UniqueConstraint("run_id", "position", name="uq_exchanges_position"),
 )
 evaluations = Table(
     "evaluations",

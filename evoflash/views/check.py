@@ -8,9 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from evoflash.app.check.findings import KINDS, Finding
+from evoflash.app.check.findings import Finding, kind_facts
 from evoflash.app.check.runs import CheckReport
-from evoflash.errors import UsageError
 from evoflash.notices import count_of
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan", "help": "bold green"}
@@ -187,9 +186,8 @@ def _short(path: Path) -> str:
 
 def explain(kind: str) -> str:
     """What a kind of finding means, and what to do; UsageError lists the kinds."""
-    if kind not in KINDS:
-        raise UsageError(f"no finding is called '{kind}': use {', '.join(sorted(KINDS, key=str.lower))}.")
-    known = KINDS[kind]
+    known = kind_facts(kind)
     wrap = textwrap.TextWrapper(_PROSE_COLUMNS)
-    parts = (f"{known.severity}[{kind}]", wrap.fill(known.meaning), wrap.fill(f"What to do: {known.remedy}"))
+    head = f"{known['severity']}[{kind}]"
+    parts = (head, wrap.fill(known["meaning"]), wrap.fill(f"What to do: {known['help']}"))
     return "\n".join(parts)

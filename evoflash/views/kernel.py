@@ -10,8 +10,9 @@ from evoflash.app.export import export_commands
 from evoflash.app.known import FailureCounts, KnownKernel, nearest_seed
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
-from evoflash.champions.evidence import archived_kernel, error_in_words, known_times, percent_of
+from evoflash.champions.evidence import archived_kernel, known_times, percent_of
 from evoflash.errors import UsageError
+from evoflash.estimate_error import error_in_words
 from evoflash.evaluation import Basis, Build, Evaluation, Run, Timing, Verdict
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.gpu.timing.paired import PairedComparison
@@ -74,12 +75,19 @@ def describe_result(result: RunResult) -> str:
         if said := result.finals_say:
             lines.append(f"finals    {said}")
         lines += [f"absent    {name}: {why}" for name, why in result.finals.absent.items()]
+    lines += credit_lines(result)
     if result.validator:
         lines.append(f"validator {result.validator}")
     if result.front is not None:
         front = front_in_words(result.front)
         lines += [f"{'' if at else 'front':10}{line}" for at, line in enumerate(front)]
     return "\n".join(lines)
+
+
+def credit_lines(result: RunResult) -> list[str]:
+    """What a language model brought, where there was one."""
+    said = result.credit.says if result.credit else ()
+    return [f"{'' if at else 'model':10}{words}" for at, words in enumerate(said)]
 
 
 def describe_outcome(outcome: EvaluationResult, chosen: Sequence[str] = ()) -> str:
@@ -206,7 +214,8 @@ def _times(evaluation: Evaluation) -> Iterator[str]:
     for timing in evaluation.timings:
         yield f"          {_timing(timing, is_estimate=evaluation.is_estimate)}"
     if evaluation.basis is Basis.ESTIMATED and evaluation.score_us:
-        yield from (f"model     {words}" for words in error_in_words(evaluation.gpu, evaluation.problem))
+        family = evaluation.genome.family
+        yield f"model     {error_in_words(evaluation.gpu, family, evaluation.model_version)}"
 
 
 def describe_build(build: Build) -> str:
@@ -247,11 +256,12 @@ def _tail(evaluation: Evaluation) -> list[str]:
 
 def describe_failures(found: FailureCounts) -> str:
     """What a run's candidates failed at: counts by status, rung and reason."""
+    model = found.credit.says if found.credit else ()
     if not found.counts:
-        return f"{found.evaluated} evaluated, no failures."
+        return "\n".join([f"{found.evaluated} evaluated, no failures.", *model])
     total = sum(n for *_, n in found.counts)
     lines = [f"{n:5d}  {status} at {rung}: {reason}" for status, rung, reason, n in found.counts[:30]]
-    return "\n".join([f"{found.evaluated} evaluated, {total} failed:", *lines])
+    return "\n".join([f"{found.evaluated} evaluated, {total} failed:", *lines, *model])
 
 
 def describe_best(answer: BestKernel) -> str:

@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.text import Text
 
 from evoflash.app.ladder import Climb, LadderResult, RenderedStep
-from evoflash.champions.evidence import error_in_words
 from evoflash.errors import UsageError
+from evoflash.estimate_error import error_sentence
 from evoflash.evaluation import Basis
 from evoflash.extras import install
 from evoflash.views import tables
@@ -64,8 +64,8 @@ def notes(climb: Climb) -> list[str]:
     """How far estimates may be off; nothing where times were measured."""
     if climb.basis is Basis.MEASURED:
         return []
-    said = [f"{words[0].upper()}{words[1:]}." for words in error_in_words(climb.gpu, climb.problem)]
-    return [*said, "Of kernels unlike those, as the first steps are, it may be off by much more."]
+    families = dict.fromkeys(result.step.family for result in climb.results)
+    return [error_sentence(climb.gpu, family) for family in families]
 
 
 def line(result: LadderResult) -> str:

@@ -14,8 +14,9 @@ from evoflash.app.catalogue import problem_and_name
 from evoflash.app.leaderboard import RANKING, Rankings, databases_of, short_names
 from evoflash.app.objectives import Objective
 from evoflash.champions import ARCHIVED
-from evoflash.champions.evidence import archived_for, error_in_words, percent_of, ties
+from evoflash.champions.evidence import archived_for, percent_of
 from evoflash.errors import UsageError
+from evoflash.estimate_error import error_sentence, estimate_error, ties
 from evoflash.evaluation import Basis
 from evoflash.problem import parse_problem
 from evoflash.views import tables
@@ -171,14 +172,15 @@ def notes(rows: Sequence[Row]) -> list[str]:
     if not kernels or kernels[0]["basis"] != Basis.ESTIMATED.value:
         return []
     problem, gpu = kernels[0]["problem"], kernels[0]["gpu"]
-    known, tied = archived_for(problem, gpu), ties([row["score_us"] for row in kernels], gpu, problem)
+    fastest = min(kernels, key=lambda row: row["score_us"])
+    family, version = fastest["name"], fastest["model_version"]
+    known, tied = archived_for(problem, gpu), ties([row["score_us"] for row in kernels], family)
     said = []
     for row in kernels if known is not None else ():
         if known is not None and row["genome_id"] == known.genome.id:
             off = percent_of(row["score_us"] / known.us)
             said.append(f"{known.genome.id} was measured: {known.time}; the model says {off}.")
-    error = [f"{words[0].upper()}{words[1:]}." for words in error_in_words(gpu, problem)]
-    return [*said, *(tied.in_words(" shown") if tied else ()), *error]
+    return [*said, *(tied.in_words(" shown") if tied else ()), error_sentence(gpu, family, version)]
 
 
 def _is_estimated(rows: list[Row]) -> bool:
@@ -188,11 +190,20 @@ def _is_estimated(rows: list[Row]) -> bool:
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
 _RANKS = {
     **{"#": 0, "kernel": 0, "us": 0, "est. us": 0, "rel L2": 0, "smem B": 0, "mJ": 0, "genome": 1},
-    **{"database": 1, "speed-up": 2, "GB/s": 3, "TFLOPS": 3, "p10-p90": 4, "bound": 5, "regs": 6},
+    **{
+        "database": 1,
+        "likely us": 2,
+        "speed-up": 2,
+        "GB/s": 3,
+        "TFLOPS": 3,
+        "p10-p90": 4,
+        "bound": 5,
+        "regs": 6,
+    },
     **{"spills": 7, "timed": 8, "search": 9},
 }
 _NUMBERS = {
-    *("#", "us", "est. us", "p10-p90", "speed-up", "GB/s", "TFLOPS"),
+    *("#", "us", "est. us", "likely us", "p10-p90", "speed-up", "GB/s", "TFLOPS"),
     *("regs", "spills", "rel L2", "smem B", "mJ"),
 }
 
@@ -209,6 +220,7 @@ def _columns(rows: list[Row], objectives: Sequence[Objective] = ()) -> dict[str,
         "kernel": lambda row: row["name"],
         "genome": lambda row: row["genome_id"] or row["kind"],
         "est. us" if estimated else "us": lambda row: _figure(row["score_us"], mark),
+        "likely us": _likely,
         **{header: cell for header, cell in _OF_OBJECTIVES.items() if header in headers},
         "p10-p90": lambda row: _spread(row, mark),
         "speed-up": lambda row: _speedup(row, mark),
@@ -239,6 +251,15 @@ _OF_OBJECTIVES: Mapping[str, Callable[[Row], str]] = {
 
 def _figure(number: float | None, mark: str) -> str:
     return "" if number is None else f"{mark}{four_digits(number)}"
+
+
+def _likely(row: Row) -> str:
+    """Between which times nine of ten such kernels are, where the row's is an estimate."""
+    known = estimate_error(row["name"], row["model_version"]) if row["model_version"] else None
+    if known is None or not row["score_us"]:
+        return ""
+    low, high = known.likely_us(row["score_us"])
+    return f"{low:.3g}-{high:.3g}"
 
 
 def _gbps(row: Row) -> float | None:

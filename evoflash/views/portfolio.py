@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from evoflash.app.portfolio.choice import form_of
 from evoflash.app.portfolio.run import PortfolioResult, ServedShape, at_borders, regret, serve_mix
-from evoflash.champions.evidence import model_error
+from evoflash.estimate_error import error_in_words
 from evoflash.evaluation import Basis
 from evoflash.views.tables import Column, print_table
 
@@ -109,10 +109,9 @@ def _borders(found: PortfolioResult) -> Iterator[str]:
 
 
 def _notes(found: PortfolioResult, rows: Sequence[ServedShape]) -> Iterator[str]:
-    error = None if found.table.basis is Basis.MEASURED else model_error(found.spec.name)
-    if error is not None:
-        nearer = f"kernels whose estimates differ by less than its error, {100 * (error.spread - 1):.0f} %,"
-        yield f"note: {error.in_words(found.spec.name)}; {nearer} it does not order"
+    if found.table.basis is not Basis.MEASURED:
+        families = dict.fromkeys(found.table.kernel(name).family for name in found.kernels)
+        yield from (f"note: {error_in_words(found.spec.name, family)}" for family in families)
     left_out = [row for row in rows if not row.kernel]
     for row in left_out:
         table_row = found.table.row(row.workload)

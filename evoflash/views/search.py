@@ -1,6 +1,7 @@
 """Shows what came of a recorded space, or of several problems, as a table or lines. Searches nothing."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 
@@ -118,6 +119,19 @@ def dry_run_line(genome: Genome, build: Build, reason: str) -> str:
     return f"{genome.id}  {said}  {genome}"
 
 
+def dry_run_row(genome: Genome, build: Build, reason: str) -> dict[str, Any]:
+    """The same for JSON."""
+    return {
+        "genome_id": genome.id,
+        "family": genome.family,
+        "values": genome.as_dict(),
+        "compiles": build.ok,
+        "reason": reason,
+        "registers": build.registers,
+        "spill_bytes": build.spill_bytes,
+    }
+
+
 def describe_recorded(result: RunResult, price_per_hour: float | None = None) -> str:
     """The best configuration of a recorded space; its problem need not be one of ours."""
     if is_on("quiet"):
@@ -129,5 +143,6 @@ def describe_recorded(result: RunResult, price_per_hour: float | None = None) ->
         f"values    {' '.join(f'{name}={value}' for name, value in best.genome.values)}",
         f"problem   {problem_and_name(best.problem)}   on {best.gpu}",
         f"time      {best.time}; best of {result.spent} evaluations",
+        *kernel.credit_lines(result),
     )
     return "\n".join(lines)

@@ -2,11 +2,15 @@
 
 import io
 import json
+import math
 import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from evoflash.version import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +31,42 @@ def tell(text: str, *, whole: bool = False) -> None:
 
 
 def json_text(facts: Any, *, indent: int | None = 2) -> str:
-    """What a record's `as_dict` says, or a list of such, as JSON."""
-    return json.dumps(facts, indent=indent)
+    """What a record's `as_dict` says, or a list of such, as JSON. The document, or each record of a list,
+    says which version of the schema it has.
+    """
+    versioned = _with_version(facts)
+    try:
+        return json.dumps(versioned, indent=indent, allow_nan=False)
+    except ValueError:  # an error or a time that is no number, for which JSON has no word
+        return json.dumps(_finite(versioned), indent=indent)
+
+
+def _finite(facts: Any) -> Any:
+    if isinstance(facts, float):
+        return facts if math.isfinite(facts) else None
+    if isinstance(facts, Mapping):
+        return {name: _finite(each) for name, each in facts.items()}
+    return list(map(_finite, facts)) if isinstance(facts, list | tuple) else facts
+
+
+def _with_version(facts: Any) -> Any:
+    if isinstance(facts, Mapping):
+        return {"schema_version": SCHEMA_VERSION, **facts}
+    return list(map(_with_version, facts)) if isinstance(facts, list | tuple) else facts
+
+
+def error_facts(message: str, exit_code: int) -> dict[str, Any]:
+    """An error as programs read it; `help` says what to do, which is how a message ends."""
+    first, _, more = re.sub(r"(?<=[.?!]) (?=[A-Z`])", "\n", message, count=1).partition("\n")
+    parts = re.split(r"[:;] (?=[a-z`])", first, maxsplit=1)
+    todo = f"{parts[1]} {more}".strip() if len(parts) > 1 else more or "run the command with --help."
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "status": "error",
+        "exit_code": exit_code,
+        "message": message,
+        "help": todo,
+    }
 
 
 def four_digits(number: float) -> str:

@@ -3,7 +3,6 @@
 champions      Makes the shipped archive of a GPU from what was measured on it
 console/       Every console block of the README and of docs/ is made by running its commands
 emulator       Writes the table of docs/emulator.md that says what each kind of finding means
-estimates      Makes evoflash/champions/<gpu>_estimates.json
 genes          Writes docs/genes.md
 h200           Makes docs/h200.md of the records of scripts/peers
 ladder_chart   Draws docs/ladder-h200-mission.svg and .png from the recorded climb

@@ -33,7 +33,8 @@ def search(store: Store, strategy: str, seed: int, times: Sequence[float | None]
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two searches with two seeds: runs 1 and 2, then 3 and 4; run 5 is empty, run 6 another GPU's."""
+    """Two searches with two seeds: runs 1 and 2, then 3 and 4; run 5 is empty, run 6 another GPU's, run 7
+    of a verification."""
     path = tmp_path_factory.mktemp("repeats") / "runs.db"
     with open_store(str(path)) as store:
         for strategy, repeats in TIMES.items():
@@ -41,6 +42,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
                 search(store, strategy, seed, times)
         search(store, "uniform", 2, [])
         search(store, "uniform", 0, [9.0], gpu="l4")
+        search(store, "verify", 0, [9.0])
     return str(path)
 
 
@@ -81,6 +83,7 @@ def test_two_runs_of_one_search_are_compared_by_themselves(database: str) -> Non
         ("1", "1", UsageError, "name two runs"),
         ("3", "5", NoKernelError, "run 5 has evaluated nothing yet"),
         ("1", "nonsense", UsageError, "no run is called"),
+        ("7", "1", UsageError, "run 7 is of verify, which is no search"),
     ],
 )
 def test_what_cannot_be_compared_is_said(database: str, first: str, second: str, error, says: str) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from places import FIXTURES, ROOT, TESTS, environment
 from tables import data
-from waiting import LIMIT_S, has_open, is_alive, is_waiting, until
+from waiting import LIMIT_S, has_open, is_alive, is_waiting, processes_below, until, workers_of
 
 from evoflash.kernels.gxx import runtime
 
@@ -300,21 +300,6 @@ def test_searches_of_different_runs_share_a_database(tmp_path: Path) -> None:
 # ---- signals
 
 
-def descendants(process: int) -> list[int]:
-    """The processes under a process, by /proc."""
-    parents = {}
-    for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parents[int(each.name)] = int((each / "stat").read_text().rpartition(")")[2].split()[1])
-    found, look = [], [process]
-    while look:
-        parent = look.pop()
-        children = [child for child, its in parents.items() if its == parent]
-        found += children
-        look += children
-    return found
-
-
 def assert_gone(processes: list[int]) -> None:
     until(lambda: not any(map(is_alive, processes)), what="the end of its processes")
 
@@ -325,7 +310,7 @@ def test_sigterm_to_a_job_ends_like_ctrl_c(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     search = started(*EMULATED, "--budget", "500", "--db", path)
     wait_for_a_row(path, search)
-    workers = descendants(search.pid)
+    workers = processes_below(search.pid)
     os.killpg(search.pid, signal.SIGTERM)
 
     code, line = ended(search)
@@ -340,7 +325,7 @@ def test_kill_9_leaves_no_process_and_a_whole_database(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     search = started(*EMULATED, "--budget", "500", "--db", path)
     wait_for_a_row(path, search)
-    workers = descendants(search.pid)
+    workers = processes_below(search.pid)
     search.kill()
     search.communicate()
 
@@ -354,22 +339,13 @@ def test_kill_9_of_a_worker_costs_no_candidate(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     search = started(*EMULATED, "--budget", "6", "--db", path)
     wait_for_a_row(path, search)
-    for worker in workers_of(search.pid):
+    workers = workers_of(search.pid)
+    assert workers
+    for worker in workers:
         os.kill(worker, signal.SIGKILL)
 
     assert ended(search)[0] == 0
     assert list(stored(path).values()) == ["correct"] * 6
-
-
-def workers_of(search: int) -> list[int]:
-    """Its own children that were spawned to work; the tracker of resources is none of them."""
-    found = []
-    for child in descendants(search):
-        with contextlib.suppress(OSError):
-            if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text():
-                found.append(child)
-    assert found
-    return found
 
 
 # ---- a wall clock that jumps

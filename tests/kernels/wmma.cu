@@ -100,7 +100,6 @@ extern "C" __global__ void __launch_bounds__(32) narrow_copies(const u32* in, u3
   ef::cp_async_wait<0>();
   ef::syncwarp();
   for (int i = lane; i < 128; i += 32) ef::stg(out + i, ef::lds<u32>(base + i * 4));
-  ef::prefetch_l2(out);
   ef::stg_cs((ef::u32x4*)(out + 128) + lane, ef::lds<ef::u32x4>(base + 384 + lane * 16));
 }
 EF_EXPORT_KERNEL(narrow_copies)

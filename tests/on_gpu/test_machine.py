@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from on_gpu import planted
 from places import environment
+from waiting import is_alive, workers_of
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
@@ -123,28 +123,10 @@ def test_memory_that_comes_back_in_time_costs_no_candidate(spec, cubins):
             assert waiting.result().status is Status.CORRECT
 
 
-def spawned(parent):
-    """The children of a process that were spawned to work, by /proc."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            is_child = int((each / "stat").read_text().rpartition(")")[2].split()[1]) == parent
-            if is_child and "spawn_main" in (each / "cmdline").read_text():
-                found.append(int(each.name))
-    return found
-
-
-def is_alive(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def test_kill_9_of_the_gpu_processes_costs_no_candidate(spec, cubins):
     with GpuWorker() as worker:
         assert good(worker, spec, cubins).status is Status.CORRECT
-        before = spawned(os.getpid())
+        before = workers_of(os.getpid())
         running = worker.submit(planted.task_of(spec, cubins, checks=[SMALL, LARGER]))
         for process in worker._lanes[0].process.pool._pool._pool_manager.worker_manager.workers:
             os.kill(process, signal.SIGKILL)
@@ -165,7 +147,7 @@ def test_the_end_of_their_parent_leaves_no_process_and_a_gpu_that_works(spec, cu
     )
     assert parent.stdout.readline() == "hangs\n"
     time.sleep(0.3)  # the kernel is on the GPU
-    processes = spawned(parent.pid)
+    processes = workers_of(parent.pid)
     parent.send_signal(sent)
     parent.communicate(timeout=30)
     end_s = time.monotonic() + 60

@@ -1,7 +1,5 @@
 """The performance model: its arithmetic, not its accuracy."""
 
-import json
-import lzma
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from evoflash.perf_model import (
     model_version,
 )
 from evoflash.specs import load_gpu
+from scripts.records import read_record
 
 LAUNCH = LaunchConfig("f", (8, 8, 1), (128, 1, 1), 40960)
 MISSION = parse_workload("mission")
@@ -287,10 +286,9 @@ def test_packed_heads_share_ctas():
 # ---- versions
 
 
-def recorded(file: str) -> Estimate:
-    """The estimate for the first right genome of a space that was recorded on an H200."""
-    found = json.loads(lzma.decompress((Path(__file__).parent / file).read_bytes()))
-    row = next(row for row in found["genomes"] if row.get("hot_us") and "profile" in row)
+def recorded(name: str) -> Estimate:
+    """The estimate for a genome whose counts were recorded when the model got its version."""
+    row = read_record(Path(__file__).parent / "recorded-profiles.json")["profiles"][name]
     counts = tuple(Counts(**each) for each in row["profile"]["launches"])
     launches = (
         LaunchConfig(**{name: tuple(x) if isinstance(x, list) else x for name, x in each.items()})
@@ -298,13 +296,13 @@ def recorded(file: str) -> Estimate:
     )
     resources = {name: row[name] for name in ("registers", "spill_bytes", "smem_static_bytes")}
     profile = Profile(**{**row["profile"], "launches": counts})
-    return estimate(profile, tuple(launches), parse_workload(found["problem"]), load_gpu("h200"), **resources)
+    return estimate(profile, tuple(launches), parse_workload(row["problem"]), load_gpu("h200"), **resources)
 
 
 @table_of_cases(tuples=True)
 def test_a_version_keeps_its_estimates(family, total_us, bound):
     # Rows of a database stand beside each other by version: an estimate that changes raises it.
-    found = [recorded(f"space-h200-{family}-{problem}.json.xz") for problem in ("mission", "s2k_d128")]
+    found = [recorded(f"{family}-{problem}") for problem in ("mission", "s2k_d128")]
 
     assert model_version() == "4"
     assert [each.total_us for each in found] == pytest.approx(total_us, rel=1e-6)

@@ -176,7 +176,8 @@ def test_an_old_database_of_a_server_upgrades_to_what_its_copy_in_a_file_does(
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         upgrade(connection, "0003")
-        for name in [table.name for table in schema.metadata.sorted_tables]:
+        there = sa.inspect(connection).get_table_names()
+        for name in [each.name for each in schema.metadata.sorted_tables if each.name in there]:
             table = sa.Table(name, sa.MetaData(), autoload_with=connection)
             for row in rows.execute(sa.select(table)).mappings():
                 connection.execute(sa.insert(table).values(**row))

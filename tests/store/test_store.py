@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,14 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
+from evoflash.exchange import Exchange, GeneEdit
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import DB
 from evoflash.space import Genome
 from evoflash.store import database, schema
+from evoflash.store.exchanges import keep_exchange, read_exchanges
 from evoflash.store.integrity import check_database
+from evoflash.store.run_edits import delete
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
 
@@ -598,6 +602,26 @@ def test_a_database_made_by_revision_0004_goes_on_and_notes_how_its_runs_end(pat
         assert check_database(store.database).findings == ()
 
 
+def test_a_database_made_by_revision_0005_goes_on_and_keeps_exchanges_with_a_language_model(
+    path: Path,
+) -> None:
+    with open_store(str(restored(path, FIXTURES / "store_0005.sql.xz"))) as store:
+        (run,) = store.runs()
+        assert (run.key.llm, run.start.llm_trials, len(store.history(run))) == ("", 0, 2)
+        edits = (GeneEdit("0" * 16, {"a": "\ud800\0"}, "unknown gene", "a"), GeneEdit("", {}, "malformed"))
+        kept = Exchange("m", 8, 9, "answered", {"model": "m"}, ("0" * 16,), "{}", 1.5, 0.25, edits)
+        for status in ("answered", "HTTP 502"):
+            keep_exchange(store.database, run, replace(kept, status=status))
+        first, second = read_exchanges(store.database, run)
+        assert (first, second.status) == (kept, "HTTP 502")
+        assert check_database(store.database).findings == ()
+        other = store.begin(replace(run.key, llm="m:full"), gpu_hash="abc", budget=1, argv=[], environment={})
+        assert (other.id, other.number) == (run.id + 1, 1)
+        assert read_exchanges(store.database, other) == []
+        assert delete(store.database, run) == 2
+        assert store.query("SELECT count(*) FROM exchanges", {})[1] == [(0,)]
+
+
 NEAR = "b=1,h=8,hkv=8,sq=1024,skv=1024,d=64,dtype=fp16"
 # What the searches of store_0003.sql are called there, and the fields that say the same.
 SEARCHES = {
@@ -704,6 +728,22 @@ def test_an_older_database_upgrades_itself_when_opened(
         assert store.query("SELECT mood FROM runs", {})[1] == [("good",)]
         assert store.query("SELECT version_num FROM evoflash_version", {})[1] == [("9000",)]
         assert store.best(PROBLEM, "l4") is not None
+
+
+def test_a_new_file_is_to_the_letter_what_its_migrations_make(path: Path, tmp_path: Path) -> None:
+    with sa.create_engine(f"sqlite:///{tmp_path / 'migrated.db'}").begin() as connection:
+        database._migrate(connection)
+    open_store(str(path)).close()
+    made, migrated = (tables_of(each) for each in (path, tmp_path / "migrated.db"))
+    assert made == migrated
+    assert len(made) > 8
+
+
+def tables_of(path: Path) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE type <> 'view' ORDER BY rowid"
+        version = connection.execute(f"SELECT * FROM {schema.VERSION_TABLE}").fetchall()
+        return [*connection.execute(query), *version]
 
 
 def test_an_up_to_date_database_opens_without_importing_alembic(path: Path) -> None:

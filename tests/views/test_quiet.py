@@ -77,7 +77,9 @@ def test_a_quiet_search_prints_its_json_whole(printed) -> None:
     out, err = printed(*SEARCH, "-q", "--json")
 
     assert json.loads(out)["best"]["genome"]["id"] == GENOME.id
-    assert set(json.loads(out)) == {"best", "spent", "run", "comparisons", "ties", "validator", "cost"}
+    assert set(json.loads(out)) == {
+        *("schema_version", "best", "spent", "run", "comparisons", "ties", "validator", "cost")
+    }
     assert err == ""
 
 

@@ -14,7 +14,8 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from json import JSONDecodeError, loads
 from pathlib import Path
@@ -23,21 +24,20 @@ from typing import Any
 import numpy as np
 
 from evoflash.app.check import confined_worker
+from evoflash.app.check.cases import Case, OutputArray, OwnCase, WorkloadCase
 from evoflash.app.check.confined_worker import HEAD, ConfinedRequest, outputs_of
 from evoflash.app.check.findings import KINDS
 from evoflash.app.check.one_run import CaseRun, OneRun
-from evoflash.app.check.own_kernel import OutputArray
-from evoflash.app.check.subject import Case, OwnCase, WorkloadCase
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
-from evoflash.errors import UsageError
+from evoflash.errors import SandboxError, UsageError
 from evoflash.evaluation import Status
 from evoflash.isolation import Ending
 from evoflash.kernels import gxx
 from evoflash.kernels.ef_layer import made_headers
 from evoflash.numerics import ARRAY_TYPES
 from evoflash.operation import ExpectedOutputs, Output, TestInput, operation_of
-from evoflash.paths import cache_dir
+from evoflash.paths import TEMPLATES, cache_dir
 from evoflash.sandbox.boundary import Boundary
 from evoflash.sandbox.process import ConfinedProcess
 from evoflash.validation.cases import draw_case
@@ -48,6 +48,7 @@ JudgedRun = Callable[[WorkloadCase, ExpectedOutputs, TestInput, Sequence[Emulati
 _FRAME = struct.Struct("<qQ")  # a run's exit code, and how many bytes it answers
 _MOST_ANSWER = 1 << 30
 _MOST_WORDS = 2000  # characters of a report
+MOST_FAILED = 6  # runs: what a kernel does wrong it does in most of them
 _START_S = 60.0  # for Python and NumPy on a slow disk
 
 
@@ -64,20 +65,46 @@ class ConfinedRuns:
     judged_run: JudgedRun
     memory_bytes: int
 
-    def run_all(self, library: Path, to_run: Sequence[ToRun], *, processes: int) -> list[OneRun]:
-        """The runs that were made, in order: none begins after one that does not end, or too late."""
+    @contextmanager
+    def workers(self, library: Path, processes: int) -> "Iterator[ConfinedWorkers]":
+        """So many processes in the sandbox, which are gone when the block ends."""
+        made = [_Worker(self, library) for _ in range(processes)]
+        pool = ConfinedWorkers(self, library, made)
+        try:
+            yield pool
+        finally:
+            for worker in pool.workers:
+                worker.close()
+
+
+@dataclass(slots=True)
+class ConfinedWorkers:
+    """Processes in the sandbox that have a kernel's library."""
+
+    runs: ConfinedRuns
+    library: Path
+    workers: "list[_Worker]"
+    failed: int = 0  # runs
+
+    def run_all(self, to_run: Sequence[ToRun]) -> list[OneRun]:
+        """The runs that were made, in order: none begins after one that does not end, after as many that
+        failed as say what is wrong, or too late.
+        """
         waiting = deque(enumerate(to_run))
         ran: dict[int, OneRun] = {}
         errors: list[BaseException] = []
 
-        def serve() -> None:
+        def serve(which: int) -> None:
             try:
-                self._serve(library, waiting, ran)
+                self._serve(which, waiting, ran)
             except BaseException as error:
                 errors.append(error)
                 waiting.clear()
 
-        threads = [threading.Thread(target=serve, name="evoflash-runs") for _ in range(processes)]
+        threads = [
+            threading.Thread(target=serve, args=(which,), name="evoflash-runs")
+            for which in range(len(self.workers))
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -86,25 +113,20 @@ class ConfinedRuns:
             raise errors[0]
         return [ran[at] for at in sorted(ran)]
 
-    def _serve(self, library: Path, waiting: "deque[tuple[int, ToRun]]", ran: dict[int, OneRun]) -> None:
-        worker: _Worker | None = None
-        try:
-            while True:
-                try:
-                    at, (case, run, inputs) = waiting.popleft()
-                except IndexError:
-                    return
-                if worker is None or not worker.is_alive:
-                    if worker is not None:
-                        worker.close()
-                    worker = _Worker(self, library)
-                ending = worker.make(case, run, inputs)
-                ran[at] = OneRun(case, run, inputs, ending)
-                if ran[at].is_endless:
-                    waiting.clear()
-        finally:
-            if worker is not None:
-                worker.close()
+    def _serve(self, which: int, waiting: "deque[tuple[int, ToRun]]", ran: dict[int, OneRun]) -> None:
+        while True:
+            try:
+                at, (case, run, inputs) = waiting.popleft()
+            except IndexError:
+                return
+            if not self.workers[which].is_alive:
+                self.workers[which].close()
+                self.workers[which] = _Worker(self.runs, self.library)
+            ending = self.workers[which].make(case, run, inputs)
+            ran[at] = OneRun(case, run, inputs, ending)
+            self.failed += not ran[at].is_right
+            if ran[at].is_endless or self.failed >= MOST_FAILED:
+                waiting.clear()
 
 
 class _Worker:
@@ -125,7 +147,7 @@ class _Worker:
         self._process = ConfinedProcess(
             runs.boundary,
             [sys.executable, "-s", "-m", confined_worker.__name__, str(cache_dir())],
-            read=(shown, runtime.parent, made_headers()),
+            read=(shown, runtime.parent, made_headers(), TEMPLATES),  # an operation reads its struct there
             write=scratch,
             memory_bytes=runs.memory_bytes,
         )
@@ -165,7 +187,12 @@ class _Worker:
             is_over = deadline_s >= self._runs.deadline_s
             late = "the time for all runs was over" if is_over else "no answer in time"
             return Ending(None, Status.TIMEOUT, f"{late}; its process was killed")
-        return Ending(None, Status.RUNTIME, "the process in the sandbox ended")
+        code, said = self._process.last_words()
+        if code == 1:  # Python's, of an exception: what a kernel does happens in other processes
+            raise SandboxError(f"the sandbox's own process failed, which is no kernel's fault: {said[:300]}")
+        return Ending(
+            None, Status.RUNTIME, f"the process in the sandbox ended with code {code}: {said[:200]}"
+        )
 
     def _read(
         self,

@@ -7,6 +7,7 @@ outside.
 """
 
 import contextlib
+import gc
 import json
 import os
 import pickle
@@ -22,8 +23,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from evoflash.app.check.own_kernel import launch_own
-from evoflash.app.check.subject import Case, WorkloadCase
+from evoflash.app.check.cases import Case, WorkloadCase, launch_own
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.code_lines import ask_addr2line, ask_instead
@@ -159,9 +159,14 @@ def main(cache: str, answers: int) -> None:
     os.environ["EVOFLASH_CACHE_DIR"] = cache
     with emulator.Memory() as memory:  # which loads the runtime, once for all runs
         memory.array("none", (1,), np.uint8)
+    # What is here already is of no interest to the collector of the runs' processes, which would copy it all.
+    gc.collect()
+    gc.freeze()
     requests = sys.stdin.buffer
     while size := requests.read(8):
-        request = pickle.loads(requests.read(int.from_bytes(size, "little")))
+        request: ConfinedRequest = pickle.loads(requests.read(int.from_bytes(size, "little")))
+        if isinstance(request.case, WorkloadCase):  # loaded once, rather than in the process of each run
+            operation_of(request.case.workload)
         code, answer = _in_a_child(request, answers)
         with os.fdopen(answers, "wb", closefd=False) as file:
             file.write(struct.pack("<qQ", code, len(answer)) + answer)

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evoflash.app.check.cases import WorkloadCase
 from evoflash.app.check.one_run import OneRun
-from evoflash.app.check.subject import KernelUnderTest, WorkloadCase
+from evoflash.app.check.subject import KernelUnderTest
 from evoflash.notices import count_of
 from evoflash.operation import operation_of
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evoflash.emulator.launch import EmulatorReport, Site
+from evoflash.errors import UsageError
 
 Severity = Literal["error", "warning"]
 
@@ -46,6 +47,14 @@ _UNKNOWN = Advice(
 def advice(kind: str) -> Advice:
     """What is known about a kind; a kind without an entry says so."""
     return KINDS.get(kind, _UNKNOWN)
+
+
+def kind_facts(kind: str) -> dict[str, str]:
+    """What a kind of finding means, and what to do; UsageError lists the kinds."""
+    if kind not in KINDS:
+        raise UsageError(f"no finding is called '{kind}': use {', '.join(sorted(KINDS, key=str.lower))}.")
+    known = KINDS[kind]
+    return {"kind": kind, "severity": known.severity, "meaning": known.meaning, "help": known.remedy}
 
 
 _BLOCK = re.compile(r"^((?:cluster|block) [^:]*): ")

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evoflash.app.check.own_kernel import OutputArray
-from evoflash.app.check.subject import Case, WorkloadCase
+from evoflash.app.check.cases import Case, OutputArray, WorkloadCase
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import EmulatorReport, Site
 from evoflash.evaluation import Status
@@ -65,6 +64,11 @@ class OneRun:
     def is_clean(self) -> bool:
         """Whether it came to its end and the emulator reported nothing."""
         return self.ending.value is not None and not self.ending.value.reports
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing speaks against it."""
+        return self.is_clean and not (self.ending.value and self.ending.value.wrong)
 
     @property
     def is_endless(self) -> bool:

@@ -1,27 +1,17 @@
-"""Reads a user's .cu file and runs its launch in the emulator. Compiles nothing and judges nothing.
-
-A TOML comment in the file says how `evoflash check` launches the kernel. The arrays that it asks for are
-made, filled and read back here. What an array holds depends on its name alone, so that runs with different
-schedules can be compared.
-"""
+"""Reads the comment of a user's .cu file that says how its kernel is launched. Compiles and runs nothing."""
 
 import re
 import tomllib
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from evoflash.emulator import launch as emulator
-from evoflash.emulator.call import EmulatorRun, launch_once, map_tensor
+from evoflash.app.check.cases import Argument
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.plain_cuda import entry_symbol, is_plain
 from evoflash.launch import LaunchConfig, TensorMapSpec
-from evoflash.numerics import encode
 from evoflash.operation import Loop, Workload
 
 DTYPES = ("f16", "bf16", "f32", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
@@ -30,50 +20,53 @@ FILLS = ("random", "zeros", "arange", "poison")
 Three = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One kernel argument: an array (it has a `shape`) or its map, a map of another one, or a scalar."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...] | None = None
-    fill: str | float = "random"  # a name of FILLS, or the number in every element
-    is_output: bool = False
-    map: TensorMapSpec | None = None  # what the kernel gets instead of the array's address
-    value: float = 0  # an int for integer types
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class KernelFile:
-    """A .cu and its launch. With a `loop` it follows evoflash's attention ABI, else it has `arguments`."""
+class WrittenLaunch:
+    """One launch as the comment says it, for sizes that are not known yet."""
 
-    path: Path
-    text: str
     entry: str
     grid: tuple[Expression, Expression, Expression]
     block: tuple[Expression, Expression, Expression]
     smem: Expression
     cluster: Three
     resident: bool  # its blocks wait for one another
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelFile:
+    """A .cu and its launches. With a `loop` it follows the ABI of an operation, else it has `arguments`."""
+
+    path: Path
+    text: str
+    written: tuple[WrittenLaunch, ...]  # one after the other, with the same arguments
     workspace: Expression
     arguments: tuple[Argument, ...]
     loop: Loop | None
-    problem: str  # what an attention kernel is for, where the comment says so
+    operation: str  # whose ABI it follows; empty with arguments of its own
+    problem: str  # what it is for, where the comment says so
     maps: tuple[TensorMapSpec, ...]  # an attention kernel's first arguments
 
-    def launch(self, workload: Workload | None = None) -> LaunchConfig:
-        """The launch, on a workload where it is attention. UsageError when an expression fails."""
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The kernels that are launched."""
+        return tuple(dict.fromkeys(each.entry for each in self.written))
+
+    def launches(self, workload: Workload | None = None) -> tuple[LaunchConfig, ...]:
+        """The launches, on a workload where there is one. UsageError when an expression fails."""
         names = _names(workload) if workload else {}
         try:
-            return LaunchConfig(
-                entry_symbol(self.entry),
-                grid=_three(self.grid, names),
-                block=_three(self.block, names),
-                smem_bytes=self.smem(names),
-                workspace_bytes=self.workspace(names),
-                cluster=self.cluster,
-                resident=self.resident,
-                maps=self.maps,
+            return tuple(
+                LaunchConfig(
+                    entry_symbol(each.entry),
+                    grid=_three(each.grid, names),
+                    block=_three(each.block, names),
+                    smem_bytes=each.smem(names),
+                    workspace_bytes=self.workspace(names),
+                    cluster=each.cluster,
+                    resident=each.resident,
+                    maps=self.maps,
+                )
+                for each in self.written
             )
         except TemplateError as error:
             raise UsageError(str(error)) from None
@@ -89,7 +82,9 @@ def _names(workload: Workload) -> dict[str, Any]:
 
 
 _HEADER = re.compile(r"/\*[ \t]*evoflash check[ \t]*\n(.*?)\*/", re.DOTALL)
-_KEYS = ("entry", "grid", "block", "smem", "cluster", "resident", "arguments", "attention", "workspace")
+_OPERATIONS = ("attention", "linear", "paged_attention")
+_LAUNCH_KEYS = ("entry", "grid", "block", "smem", "cluster", "resident")
+_KEYS = (*_LAUNCH_KEYS, "then", "arguments", *_OPERATIONS, "workspace")
 _ARRAY_KEYS = ("name", "dtype", "shape", "fill", "out", "box", "swizzle")
 _SCALAR_KEYS = ("name", "dtype", "value")
 _MAP_KEYS = ("map", "box", "swizzle")
@@ -111,25 +106,28 @@ def read_kernel_file(path: Path, text: str) -> KernelFile:
     header = _Header(path, match[1], text.count("\n", 0, match.start(1)))
     table = header.table()
     header.only(table, _KEYS, "the comment")
-    entry = header.need(table, "entry", str)
-    _check_text(path, text, entry)
-    if ("arguments" in table) == ("attention" in table):
+    written = (header.written(table), *map(header.written, header.tables(table, "then")))
+    for each in written:
+        _check_text(path, text, each.entry)
+    operations = [name for name in _OPERATIONS if name in table]
+    if len(operations) + ("arguments" in table) != 1:
         raise header.wrong(
-            "arguments", "give either `arguments` or `attention = {}` (evoflash's attention ABI)"
+            "arguments",
+            "give either `arguments` or one of `attention = {}`, `linear = {}`, "
+            "`paged_attention = {}` for the arguments of evoflash's own kernels",
         )
+    if "arguments" in table and len(written) > 1:
+        raise header.wrong("then", "several launches need the arguments of an operation, as `attention = {}`")
+    operation = operations[0] if operations else ""
     return KernelFile(
         path=path,
         text=text,
-        entry=entry,
-        grid=header.three(table, "grid"),
-        block=header.three(table, "block"),
-        smem=header.expression("smem", table.get("smem", 0)),
-        cluster=header.numbers(table.get("cluster", 1), "cluster"),
-        resident=header.flag(table, "resident"),
+        written=written,
         workspace=header.expression("workspace", table.get("workspace", 0)),
         arguments=header.arguments(table),
-        loop=header.loop(table),
-        problem=header.problem(table),
+        loop=header.loop(table, operation),
+        operation=operation,
+        problem=header.problem(table, operation),
         maps=header.maps(table),
     )
 
@@ -214,14 +212,27 @@ class _Header:
     def tables(self, table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
         value = table.get(key, [])
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-            raise self.wrong(key, f"{key} must be a list of tables, one for each kernel argument in order")
+            raise self.wrong(key, f"{key} must be a list of tables, in order")
         return value
 
-    def loop(self, table: Mapping[str, Any]) -> Loop | None:
-        if "attention" not in table:
+    def written(self, table: Mapping[str, Any]) -> WrittenLaunch:
+        if table.keys() - set(_KEYS):
+            self.only(table, _LAUNCH_KEYS, "a launch")
+        return WrittenLaunch(
+            entry=self.need(table, "entry", str),
+            grid=self.three(table, "grid"),
+            block=self.three(table, "block"),
+            smem=self.expression("smem", table.get("smem", 0)),
+            cluster=self.numbers(table.get("cluster", 1), "cluster"),
+            resident=self.flag(table, "resident"),
+        )
+
+    def loop(self, table: Mapping[str, Any], operation: str) -> Loop | None:
+        if not operation:
             return None
-        given = dict(self.need(table, "attention", dict))
-        self.only(given, (*_LOOP_KEYS, "problem", "maps"), "attention")
+        given = dict(self.need(table, operation, dict))
+        more = ("problem", "maps") if operation == "attention" else ("problem",)
+        self.only(given, (*_LOOP_KEYS, *more), operation)
         given.pop("problem", None)
         given.pop("maps", None)
         for key, value in given.items():
@@ -230,8 +241,8 @@ class _Header:
         # most_ctas: its grid may have blocks that take one piece of work after another; nobody says so.
         return Loop(**{"rows": 64, "keys": 64, "stages": 2, "splits": 1, "most_ctas": 1, **given})
 
-    def problem(self, table: Mapping[str, Any]) -> str:
-        given = table.get("attention", {})
+    def problem(self, table: Mapping[str, Any], operation: str) -> str:
+        given = table.get(operation, {})
         return str(self.need(given, "problem", str)) if "problem" in given else ""
 
     def arguments(self, table: Mapping[str, Any]) -> tuple[Argument, ...]:
@@ -302,127 +313,3 @@ class _Header:
         if not sides or any(type(side) is not int or side < 1 for side in sides):
             raise self.wrong(key, f"{key} = {given[key]!r} of '{name}' must be numbers from 1 up")
         return tuple(sides)
-
-
-Array = np.ndarray[Any, Any]
-
-_NUMPY: dict[str, type[np.generic]] = {
-    "f16": np.float16,
-    "bf16": np.uint16,  # NumPy has no such type: bit patterns
-    "f32": np.float32,
-    "f64": np.float64,
-    "i8": np.int8,
-    "u8": np.uint8,
-    "i16": np.int16,
-    "u16": np.uint16,
-    "i32": np.int32,
-    "u32": np.uint32,
-    "i64": np.int64,
-    "u64": np.uint64,
-}
-_FLOATS = ("f16", "bf16", "f32", "f64")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OutputArray:
-    """An output array after a run."""
-
-    name: str
-    dtype: str
-    values: Array
-    poisoned: int  # how many elements still hold the poison that they were filled with
-    is_changed: bool = True  # whether any element is another one than before the launch
-
-
-def launch_own(
-    library: Path, launch: LaunchConfig, arguments: tuple[Argument, ...], run: EmulatorRun
-) -> tuple[emulator.Emulation, tuple[OutputArray, ...]]:
-    """What the emulator says of the launch, and the arrays that it may write, as it left them."""
-    with emulator.Memory() as memory:
-        arrays = {
-            argument.name: (argument, _array(memory, argument, argument.shape))
-            for argument in arguments
-            if argument.shape is not None
-        }
-        given = [_argument_value(argument, arrays) for argument in arguments]
-        outputs = [each for each in arrays.values() if each[0].is_output]
-        before = [array.tobytes() for _, array in outputs]
-        emulation = launch_once(library, launch, given, run)
-        return emulation, tuple(
-            _read_output(*each, before=held) for each, held in zip(outputs, before, strict=True)
-        )
-
-
-def _scalar(argument: Argument) -> np.generic:
-    scalar: np.generic = _to_dtype(np.array([argument.value]), argument.dtype)[0]
-    return scalar
-
-
-def _to_dtype(values: Array, dtype: str) -> Array:
-    return encode(values, "bf16") if dtype == "bf16" else values.astype(_NUMPY[dtype])
-
-
-def _array(memory: emulator.Memory, argument: Argument, shape: tuple[int, ...]) -> Array:
-    is_poison = argument.fill == "poison"
-    array = memory.array(
-        argument.name, shape, _NUMPY[argument.dtype], writable=argument.is_output, unset=is_poison
-    )
-    if is_poison:
-        array.view(np.uint8)[...] = 0xFF
-    elif argument.fill != "zeros":
-        array[...] = _to_dtype(_content(argument, shape), argument.dtype)
-    return array
-
-
-def _content(argument: Argument, shape: tuple[int, ...]) -> Array:
-    if argument.fill == "arange":
-        return np.arange(np.prod(shape)).reshape(shape)
-    if argument.fill != "random":
-        return np.full(shape, argument.fill)
-    rng = np.random.default_rng(zlib.crc32(argument.name.encode()))
-    is_float = argument.dtype in _FLOATS
-    return rng.standard_normal(shape) if is_float else rng.integers(0, 100, shape)
-
-
-def _argument_value(argument: Argument, arrays: dict[str, tuple[Argument, Array]]) -> np.generic:
-    """What the kernel gets: a map, an address or a number."""
-    if argument.map is not None:
-        return map_tensor(argument.map, arrays[argument.map.of][1])
-    if argument.shape is None:
-        return _scalar(argument)
-    return np.uint64(arrays[argument.name][1].ctypes.data)
-
-
-def _read_output(argument: Argument, array: Array, *, before: bytes) -> OutputArray:
-    raw = np.ascontiguousarray(array).view(np.uint8).reshape(array.size, -1)
-    poisoned = int((raw == 0xFF).all(axis=1).sum()) if argument.fill == "poison" else 0
-    is_changed = array.tobytes() != before
-    return OutputArray(argument.name, argument.dtype, array.copy(), poisoned, is_changed)
-
-
-def difference(a: OutputArray, b: OutputArray) -> str:
-    """Where two runs' versions of an output first differ; "" where they are bitwise equal."""
-    wide = {2: np.uint16, 4: np.uint32, 8: np.uint64}.get(a.values.itemsize, np.uint8)
-    unequal = np.flatnonzero(a.values.view(wide) != b.values.view(wide))
-    if not len(unequal):
-        return ""
-    at = int(unequal[0])
-    place = ",".join(map(str, np.unravel_index(at, a.values.shape)))
-    return f"{len(unequal)} of {a.values.size} elements of '{a.name}' differ, the first at [{place}]: " + (
-        f"{_element_text(a, at)} and {_element_text(b, at)}"
-    )
-
-
-def no_numbers(written: OutputArray) -> int:
-    """How many elements of an output are NaN; none of one that holds whole numbers."""
-    values = written.values
-    if written.dtype == "bf16":
-        values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return int(np.isnan(values).sum()) if np.issubdtype(values.dtype, np.floating) else 0
-
-
-def _element_text(written: OutputArray, at: int) -> str:
-    value = written.values.reshape(-1)[at]
-    if written.dtype == "bf16":
-        value = (np.uint32(value) << np.uint32(16)).view(np.float32)
-    return f"{value:.6g}"

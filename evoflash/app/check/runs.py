@@ -18,18 +18,25 @@ from typing import Any
 
 from evoflash import operation as registry
 from evoflash.app.check import lint as compiler_messages
-from evoflash.app.check.confined_runs import ConfinedRuns
+from evoflash.app.check.cases import (
+    Case,
+    OutputArray,
+    WorkloadCase,
+    difference,
+    launch_own,
+    no_numbers,
+)
+from evoflash.app.check.confined_runs import MOST_FAILED, ConfinedRuns, ToRun
 from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
 from evoflash.app.check.lint import beyond_in, unseen_in
 from evoflash.app.check.one_run import CaseRun, OneRun, RunRecord, name_of
-from evoflash.app.check.own_kernel import OutputArray, difference, launch_own, no_numbers
-from evoflash.app.check.subject import Case, KernelUnderTest, WorkloadCase
+from evoflash.app.check.subject import KernelUnderTest
 from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s
 from evoflash.errors import DeviceError
-from evoflash.evaluation import Build, Status, Verdict
+from evoflash.evaluation import Build, Candidate, Status, Verdict
 from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.nvrtc import compile_candidate
@@ -326,11 +333,10 @@ def check_kernel(
     if confinement is None:
         ran = _run_all(library, to_run)
     else:
-        deadline_s = begun_s + confinement.seconds
-        confined = ConfinedRuns(confinement.boundary, deadline_s, judged_run, confinement.memory_bytes)
-        ran = confined.run_all(library, to_run, processes=_processes(len(to_run)))
+        ran, to_run = _run_confined(library, to_run, confinement, deadline_s=begun_s + confinement.seconds)
     if len(ran) < len(to_run):
         why = "after one that does not end" if any(one.is_endless for one in ran) else "for want of time"
+        why = "after those that failed" if sum(not one.is_right for one in ran) >= MOST_FAILED else why
         notes = (*notes, f"{len(to_run) - len(ran)} runs were not made {why}.")
     found = findings_of(subject, ran)
     known = {(finding.kind, finding.line) for finding in found}
@@ -349,12 +355,10 @@ def check_kernel(
     )
 
 
-def _to_run(
-    subject: KernelUnderTest, build: Build | None, *, runs: int, seed: int
-) -> list[tuple[Case, EmulatorRun, str]]:
+def _to_run(subject: KernelUnderTest, build: Build | None, *, runs: int, seed: int) -> list[ToRun]:
     """Each case's runs. Few runs do not have all kinds of inputs: the next case goes on with them."""
     registers = build.registers if build else 0
-    to_run: list[tuple[Case, EmulatorRun, str]] = []
+    to_run: list[ToRun] = []
     for at, case in enumerate(subject.cases):
         workload = case.workload if isinstance(case, WorkloadCase) else None
         # Without a reference there is nothing but another run to compare with.
@@ -366,16 +370,61 @@ def _to_run(
     return to_run
 
 
+# What runs are repeated for, in the counts of `_work` (some 4 million a second).
+_MOST_REPEATED = 2_000_000
+_HEAVY = {"mma": 32, "wgmma_macs": 1, "wgmma": 0}  # counted once for a warp or a warpgroup
+
+
+def _run_confined(
+    library: Path, to_run: Sequence[ToRun], confinement: Confinement, *, deadline_s: float
+) -> tuple[list[OneRun], list[ToRun]]:
+    """The runs that were made, and those that were meant to be.
+
+    Every case has one run, in turns by the first and the second way of its plan; a case that costs little has
+    all of them. What a run costs is counted, not timed, so that the same are made each time.
+    """
+    confined = ConfinedRuns(confinement.boundary, deadline_s, judged_run, confinement.memory_bytes)
+    of_case = [list(runs) for _, runs in itertools.groupby(to_run, key=lambda one: id(one[0]))]
+    once, again = list[ToRun](), list[list[ToRun]]()
+    for at, runs in enumerate(of_case):
+        is_alone = isinstance(runs[0][0], WorkloadCase)
+        chosen = [runs[(at + 1) % 2 % len(runs)]] if is_alone else runs
+        once += chosen
+        again.append([run for run in runs if run not in chosen])
+    with confined.workers(library, _processes(len(to_run))) as workers:
+        ran = workers.run_all(once)
+        if len(ran) < len(once):
+            return ran, once
+        left = _MOST_REPEATED
+        costs = {id(one.case): _work(one) for one in ran}
+        cheap = list[ToRun]()
+        for runs in sorted(filter(None, again), key=lambda runs: costs[id(runs[0][0])]):
+            left -= len(runs) * costs[id(runs[0][0])]
+            cheap += runs if left >= 0 else ()
+        ran += workers.run_all(cheap)
+    place = {id(runs[0][0]): at for at, runs in enumerate(of_case)}
+    return sorted(ran, key=lambda one: place[id(one.case)]), [*once, *cheap]
+
+
+def _work(one: OneRun) -> int:
+    counted = one.ending.value.counters if one.ending.value else {}
+    return sum(
+        count * _HEAVY.get(name, 1)
+        for name, count in counted.items()
+        if "_" not in name or name in ("plain_reads", "plain_writes", *_HEAVY)
+    )
+
+
 def _processes(runs: int) -> int:
     return min(-(-runs // _RUNS_OF_A_PROCESS), os.cpu_count() or 1, _MOST_PROCESSES)
 
 
-def _run_all(library: Path, to_run: Sequence[tuple[Case, EmulatorRun, str]]) -> list[OneRun]:
+def _run_all(library: Path, to_run: Sequence[ToRun]) -> list[OneRun]:
     """The runs that were made: those that have not begun when one turns out to be endless are left out."""
     processes = _processes(len(to_run))
     ran: list[OneRun] = []
     with IsolatedPool(processes) as pool:
-        under_way: deque[tuple[tuple[Case, EmulatorRun, str], Future[Ending[CaseRun]]]] = deque()
+        under_way: deque[tuple[ToRun, Future[Ending[CaseRun]]]] = deque()
         waiting = deque(to_run)
         while waiting or under_way:
             while waiting and len(under_way) < 2 * processes:
@@ -422,16 +471,30 @@ def _launches_that_do_not_fit(subject: KernelUnderTest, build: Build | None) -> 
     return [Finding("cannot-launch", text) for text in texts]
 
 
+_MOST_COMPILING_S = 60.0
+
+
+def _compiled_apart(candidate: Candidate) -> Build:
+    """Somebody else's text by NVRTC in a process of its own: it may take for ever, or the process with it."""
+    with IsolatedPool(1) as pool:
+        ending = pool.submit(compile_candidate, candidate, timeout_s=_MOST_COMPILING_S).result()
+    raise_if_of_machine(ending)
+    if ending.value is None:
+        raise DeviceError(f"NVRTC came to no end: {ending.reason}")
+    return ending.value
+
+
 def _compile(
     subject: KernelUnderTest, *, is_foreign: bool
 ) -> tuple[Build | None, tuple[Finding, ...], tuple[str, ...]]:
     """What NVRTC and ptxas make of the text for the GPU; without NVRTC a note says so."""
     if subject.candidate is None:
         return None, (), ()
-    if is_foreign and subject.unseen:  # NVRTC runs in this process, and reads what a text includes
-        return None, (), ("ptxas was not asked about a text that holds what the emulator does not see.",)
+    # NVRTC runs outside of the sandbox, and reads what a text includes.
+    if (is_foreign and subject.unseen) or subject.beyond:
+        return None, (), ("NVRTC was not asked about a text that holds what the emulator does not see.",)
     try:
-        build = compile_candidate(subject.candidate)
+        build = _compiled_apart(subject.candidate) if is_foreign else compile_candidate(subject.candidate)
     except DeviceError as error:
         return None, (), (f"ptxas was not asked: {error}",)
     if not build.ok:

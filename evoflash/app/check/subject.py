@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evoflash import operation as registry
+from evoflash.app.check.cases import Case, OwnCase, WorkloadCase
 from evoflash.app.check.hidden_text import unseen_lines
-from evoflash.app.check.own_kernel import Argument, KernelFile, read_kernel_file
-from evoflash.app.known import known_genome
+from evoflash.app.check.own_kernel import KernelFile, read_kernel_file
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha, primitives
 from evoflash.kernels.family import load_family
 from evoflash.kernels.lint import Refusal
 from evoflash.kernels.plain_cuda import is_plain, own_headers, plain_text
+from evoflash.kernels.plain_nvrtc import text_for_nvrtc
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import (
     export_kernel,
@@ -26,33 +27,12 @@ from evoflash.kernels.standalone import (
     genome_of_words,
     without_prefix,
 )
-from evoflash.launch import LaunchConfig
 from evoflash.operation import CompileKey, Loop, Workload, operation_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
 
 _MOST_FLOPS = 1 << 26  # of a workload, up to which it is emulated: some 0.2 s
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadCase:
-    """A workload whose result is known."""
-
-    workload: Workload
-    launches: tuple[LaunchConfig, ...]
-    is_crowded: bool = False  # on a GPU with a single SM: persistent blocks take several tiles each
-
-
-@dataclass(frozen=True, slots=True)
-class OwnCase:
-    """One launch with arguments of its own: no result to compare with."""
-
-    launch: LaunchConfig
-    arguments: tuple[Argument, ...]
-
-
-Case = WorkloadCase | OwnCase
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +111,10 @@ def named_kernels(
     if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
         made = of_export if is_exported(path, read_text(path)) else of_file
         return made(path, problem=problem, gpu=gpu)
+    from evoflash.app.known import (
+        known_genome,  # which loads the database; no process that runs a kernel needs it
+    )
+
     return of_genome(*known_genome(str(what), db, problem=problem, gpu=gpu))
 
 
@@ -152,19 +136,19 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Ker
     kernel = read_kernel_file(path, text)
     key, cases, notes = _cases(kernel, problem, gpu)
     name = re.sub(r"\W", "_", path.stem)
-    plain = None
+    plain, compiled = None, text
     if is_plain(text):
-        plain = plain_text(text, kernel.entry, name=name, headers=own_headers(text, path.parent))
-    if plain is not None:
-        notes = (*notes, "plain CUDA: its device code was run by the emulator alone, host code was left out.")
-    elif gpu is None:
+        plain = plain_text(text, kernel.entries, name=name, headers=own_headers(text, path.parent))
+        compiled = text_for_nvrtc(text, kernel.entries, name=name, folder=path.parent)
+        notes = (*notes, "plain CUDA: its host code was left out.")
+    if gpu is None:
         notes = (*notes, "no --gpu: neither NVRTC nor ptxas was asked about registers, spills and limits.")
     return KernelUnderTest(
         title=str(path),
         name=name,
         source=plain.source if plain else text,
         cases=cases,
-        candidate=candidate_of(Genome(name, 0, ()), text, key) if key and not plain else None,
+        candidate=candidate_of(Genome(name, 0, ()), compiled, key) if key else None,
         gpu=gpu,
         path=path,
         shown=text,
@@ -181,22 +165,30 @@ def _cases(
     arch = gpu.arch if gpu else ""
     if kernel.loop is None:
         if problem:
-            raise UsageError(f"{kernel.path} has arguments of its own: --problem is for attention kernels.")
+            raise UsageError(
+                f"{kernel.path} has arguments of its own: --problem is for those of an operation."
+            )
         # NVRTC wants an arch; the rest of the key plays no part.
         key = registry.default().probe.compile_key(arch) if gpu else None
-        return key, (OwnCase(kernel.launch(), kernel.arguments),), ()
+        return key, (OwnCase(kernel.launches()[0], kernel.arguments),), ()
     if not (problem or kernel.problem):
         raise UsageError(
-            f"what {kernel.path} computes is not said: give --problem, or `problem` in its attention table."
+            f"what {kernel.path} computes is not said: give --problem, or `problem` in its "
+            f"{kernel.operation} table."
         )
     wanted = parse_problem(problem or kernel.problem)
+    if wanted.operation != kernel.operation:
+        raise UsageError(
+            f"{kernel.path} has the arguments of {kernel.operation}, and '{wanted}' is {wanted.operation}: "
+            f"its comment needs `{wanted.operation} = {{}}` for that."
+        )
     keys = wanted.compile_keys(arch)
     if len(keys) > 1:
         raise UsageError(
             f"the workloads of '{wanted}' need {len(keys)} different kernels: check them one by one."
         )
     workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads, whole_groups=True)
-    cases = tuple(WorkloadCase(w, (kernel.launch(w),)) for w in workloads)
+    cases = tuple(WorkloadCase(w, kernel.launches(w)) for w in workloads)
     return keys[0] if gpu else None, cases, notes
 
 
@@ -218,7 +210,7 @@ def hidden_cases(path: Path, problem: str | None, *, seed: int) -> tuple[Workloa
         return ()
     (key, *_) = parse_problem(problem or kernel.problem).compile_keys("")
     return tuple(
-        WorkloadCase(each, (kernel.launch(each),)) for each in _drawn_workloads(key, kernel.loop, seed)
+        WorkloadCase(each, kernel.launches(each)) for each in _drawn_workloads(key, kernel.loop, seed)
     )
 
 

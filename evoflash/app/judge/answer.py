@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evoflash.evaluation import Evaluation, Status
-from evoflash.version import __version__
+from evoflash.version import SCHEMA_VERSION, __version__
 
-SCHEMA_VERSION = 1
 AnswerStatus = Literal["correct", "incorrect", "compile_error", "runtime_error", "timeout", "refused", "hack"]
 _LINES_OF_FEEDBACK = 12
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from evoflash.app.check.cases import WorkloadCase
 from evoflash.app.check.findings import Finding
 from evoflash.app.check.runs import CheckReport, Confinement, check_kernel
 from evoflash.app.check.subject import (
     KernelUnderTest,
-    WorkloadCase,
     edits_in,
     hidden_cases,
     is_exported,
@@ -24,14 +24,14 @@ from evoflash.app.check.subject import (
 )
 from evoflash.app.judge.answer import AnswerStatus, KernelAnswer, refusal
 from evoflash.app.judge.sources import RefusedError, SubmittedText, is_solution, read_submission
-from evoflash.app.judge.timing import NotTimedError, is_gpu_here, time_beside_baseline
+from evoflash.app.judge.timing import NotTimedError, present_gpu_name, time_beside_baseline
 from evoflash.errors import UsageError
 from evoflash.notices import count_of
 from evoflash.sandbox.boundary import found_boundary
 
 Stage = Literal["check", "smoke", "time"]
 STAGES: tuple[Stage, ...] = ("check", "smoke", "time")
-_RUNS = {"check": 2, "smoke": 2, "time": 2}  # of each shape: dense, and strided with another scale
+_RUNS = 2  # of each shape, where it costs little: dense, and strided with another scale
 MEMORY_BYTES = 4 << 30
 
 _ENDLESS = ("TIMEOUT", "LIVELOCK", "DEADLOCK", "hang")
@@ -71,6 +71,8 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
     SandboxError where nothing can keep it in.
     """
     begun_s = time.monotonic()
+    if options.stage == "time" and options.gpu is None:
+        options = replace(options, gpu=present_gpu_name())
     boundary = found_boundary(is_unsafe=options.is_unsafe)
     try:
         submitted = read_submission(path)
@@ -79,7 +81,7 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     subject = _subject(submitted, options, seed=seed, db=db)
     confinement = Confinement(boundary, options.timeout_s, MEMORY_BYTES)
-    report = check_kernel(subject, runs=_RUNS[options.stage], seed=seed, confinement=confinement)
+    report = check_kernel(subject, runs=_RUNS, seed=seed, confinement=confinement)
     answer = _answer(submitted, subject, report, options)
     answer = replace(answer, sandbox=boundary.kind, seed=seed)
     if answer.is_correct and options.stage == "time":
@@ -184,12 +186,12 @@ def _with_time(
     db: str,
 ) -> KernelAnswer:
     """With its time, where the GPU is here; what is wrong on the GPU is wrong."""
-    if not is_gpu_here(options.gpu):
+    if answer.gpu is None or answer.gpu != present_gpu_name():
         return replace(answer, notes=(*answer.notes, "no GPU here: no time, and no check on one."))
     if submitted.shown != str(path):
         return replace(answer, notes=(*answer.notes, "a solution's kernel is not timed: submit its .cu."))
     try:
-        found: Any = time_beside_baseline(path, problem=options.problem, seed=seed, db=db)
+        found: Any = time_beside_baseline(path, problem=str(answer.problem), seed=seed, db=db)
     except NotTimedError as error:
         status: AnswerStatus = "incorrect" if error.is_wrong else "correct"
         notes = (*answer.notes, f"not timed: {error}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.app.judge.answer import KernelAnswer
-from evoflash.written_files import write_bytes
+from evoflash.written_files import make_folder, write_bytes
 
 _UNKNOWN_RUNTIME = -1.0  # KernelBench's word for no time
 _SOL_STATUS = {
@@ -132,6 +132,6 @@ FORMS: Mapping[str, Callable[[KernelAnswer], str]] = {
 
 def write_shinka(answer: KernelAnswer, folder: Path) -> None:
     """Both files, each put in place whole."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for name, content in shinka(answer).items():
         write_bytes(folder / name, (json.dumps(content, indent=2) + "\n").encode())

@@ -14,7 +14,7 @@ from evoflash.app.search.limits import floor_us
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.gpu import baselines, launcher
 from evoflash.gpu.timing.paired import answer_of
-from evoflash.specs import load_gpu
+from evoflash.problem import parse_problem
 
 
 class NotTimedError(Exception):
@@ -25,21 +25,18 @@ class NotTimedError(Exception):
         super().__init__(words)
 
 
-def is_gpu_here(gpu: str | None) -> bool:
-    """Whether a GPU that evoflash knows is present, and the one that was named."""
+def present_gpu_name() -> str | None:
+    """That of this machine's GPU, if it has one that evoflash knows."""
     try:
-        present = launcher.present_spec(None)
+        return launcher.present_spec(None).name
     except DeviceError:
-        return False
-    return gpu is None or load_gpu(gpu).name == present.name
+        return None
 
 
-def time_beside_baseline(
-    path: Path, *, problem: str | None, seed: int, db: str
-) -> tuple[AnswerTiming, float, str]:
+def time_beside_baseline(path: Path, *, problem: str, seed: int, db: str) -> tuple[AnswerTiming, float, str]:
     """Its time beside the first baseline that runs here, the floor in us, and the GPU. NotTimedError."""
     said = ""
-    for name in baselines.DEFAULT:
+    for name in baselines.computing(parse_problem(problem).operation, baselines.DEFAULT):
         try:
             run, outcome = compare_by_name(str(path), name, problem=problem, seed=seed, db=db)
         except ComparisonFailedError as error:

@@ -85,6 +85,32 @@ def portfolio(wanted: PortfolioOptions) -> PortfolioResult:
     UsageError for a file or table that does not fit, DeviceError where a table would have to be measured on
     another machine, NoKernelError where no kernel computes any of the shapes.
     """
+    mix, spec, table, path = _begin(wanted)
+    with TableBuilder(table, path, spec, seed=wanted.seed, minutes=wanted.minutes) as session:
+        session.fill([shape.workload for shape in mix])
+        while True:
+            found = _with_borders(_sure(mix, session, wanted.kernels), session)
+            wrong = _wrong_at_border(found)
+            if wrong is None:
+                return found
+            session.strike(*wrong)
+
+
+def portfolio_plan(wanted: PortfolioOptions) -> dict[str, Any]:
+    """What portfolio() would time, on which shapes, and where it would keep the times. Errors as there."""
+    mix, spec, table, path = _begin(wanted)
+    return {
+        "gpu": spec.name,
+        "basis": str(table.basis),
+        "shapes": [str(shape.workload) for shape in mix],
+        "candidates": [genome.id for genome in table.kernels],
+        "most_kernels": wanted.kernels,
+        "minutes": wanted.minutes,
+        "table": str(path),
+    }
+
+
+def _begin(wanted: PortfolioOptions) -> tuple[tuple[Shape, ...], GpuSpec, TimeTable, Path]:
     mix = read_mix(wanted.problems)
     spec, basis, path = _where(wanted)
     known = read_table(path) if path.exists() else None
@@ -94,15 +120,7 @@ def portfolio(wanted: PortfolioOptions) -> PortfolioResult:
         )
     for shape in mix:
         check_fits(Problem((shape.workload,)), spec)
-    table = known or _new_table(wanted, mix, spec, basis)
-    with TableBuilder(table, path, spec, seed=wanted.seed, minutes=wanted.minutes) as session:
-        session.fill([shape.workload for shape in mix])
-        while True:
-            found = _with_borders(_sure(mix, session, wanted.kernels), session)
-            wrong = _wrong_at_border(found)
-            if wrong is None:
-                return found
-            session.strike(*wrong)
+    return mix, spec, known or _new_table(wanted, mix, spec, basis), path
 
 
 def _sure(mix: tuple[Shape, ...], session: TableBuilder, most: int) -> PortfolioResult:

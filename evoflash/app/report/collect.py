@@ -7,6 +7,7 @@ from dataclasses import astuple
 from datetime import UTC, datetime
 
 from evoflash.app.insights import digest, sentences
+from evoflash.app.model_credit import credit
 from evoflash.app.report import candidates as outcomes
 from evoflash.app.report import record
 from evoflash.app.report.candidates import History, fronts
@@ -62,6 +63,7 @@ def collect(
     best, baselines = best_in(history), store.baselines(run)
     insights = digest(run, history, best)
     (standing,) = standings(database, run.id)
+    brought = credit(store, run, history)
     gpus = factors(each.environment for _, each in history if not each.duplicate_of)
     again = None
     if is_retimed and best is not None:
@@ -93,6 +95,8 @@ def collect(
         ),
         gpus=gpus,
         gpus_say=tuple(in_words(gpus)),
+        language_model=brought,
+        language_model_says=brought.says if brought else (),
     )
 
 

@@ -11,8 +11,8 @@ from evoflash.app.insights import Generation
 from evoflash.app.report.candidates import History
 from evoflash.app.report.record import Hop, Lineage, Neighbour, short
 from evoflash.app.search.session import swap_pair
-from evoflash.champions.evidence import error_for
 from evoflash.errors import DeviceError, EvoflashError
+from evoflash.estimate_error import estimate_error
 from evoflash.evaluation import FINAL, Evaluation, score
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu.launcher import present_spec
@@ -37,7 +37,7 @@ def lineage(
     )
     near = neighbours(history, best)
     mark = "~" if best.is_estimate else ""
-    error = error_for(best.gpu, best.problem) if best.is_estimate else None
+    error = estimate_error(best.genome.family) if best.is_estimate else None
     told_from = error.spread if error else 1.0
     says = (*_whole(hops, mark), *_best_hop(hops, mark), *_of_neighbours(near, mark, told_from))
     return Lineage(hops, again.how if again else NOT_RETIMED, near, says)

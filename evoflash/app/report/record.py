@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from evoflash.app.model_credit import ModelCredit
 from evoflash.gpu.timing.relative import GpuFactor
 from evoflash.space import Value
 from evoflash.strategies.gene_effects import GeneEffect, Nogood
@@ -374,6 +375,8 @@ class Report:
     cost: ReportedCost
     gpus: tuple[GpuFactor, ...] = ()  # empty where nothing was timed beside an anchor
     gpus_say: tuple[str, ...] = ()
+    language_model: ModelCredit | None = None  # what it brought, beside its control; None: there was none
+    language_model_says: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """All of it. A number that nobody knows (not finite) is None."""

@@ -23,8 +23,9 @@ from evoflash.app.report.record import (
     VerdictOn,
     WinnerKernel,
 )
-from evoflash.champions.evidence import archived_for, error_for, error_in_words, known_times, ties
+from evoflash.champions.evidence import archived_for, known_times
 from evoflash.errors import EvoflashError, UsageError, without_passwords
+from evoflash.estimate_error import error_sentence, estimate_error, ties
 from evoflash.evaluation import SCORED, Baseline, Build, Evaluation, Timing, was_timed_again
 from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.kernels.nvrtc import cached_source
@@ -255,7 +256,7 @@ def verdict(
         seed_measured_us=seed_measured_us,
         pairs=known,
         ties=ties,
-        has_known_error=not best.is_estimate or error_for(best.gpu, best.problem) is not None,
+        has_known_error=not best.is_estimate or estimate_error(best.genome.family) is not None,
         says=(*_from_archive(best, seed), *why, *_beside(known, baselines, best)),
     )
 
@@ -310,20 +311,19 @@ def _ties(
 def _of_estimates(best: Evaluation, history: History) -> tuple[tuple[Tie, ...], tuple[str, ...]]:
     """Kernels whose estimates are equal, or nearer than the model's error; screened ones are not proven."""
     others = [each for _, each in history if each.is_rankable and _is_another(each, best)]
-    error = error_for(best.gpu, best.problem)
+    error = estimate_error(best.genome.family)
     within = (best.score_us or 0.0) * (error.spread if error else 1.0)
     equal = _time_text(best)
     tied = [e for e in others if (e.score_us or math.inf) <= within or _time_text(e) == equal]
     found = ties(
         [best.score_us or 0.0, *(each.score_us or math.inf for each in tied)],
-        best.gpu,
-        best.problem,
+        best.genome.family,
         unproven=[each.score_us or math.inf for each in tied if each.is_screened],
     )
     alone = () if tied else ("No other kernel has the same estimate.",)
     no_interval = "A model's estimate has no interval."
-    error_says = tuple(f"{words[0].upper()}{words[1:]}." for words in error_in_words(best.gpu, best.problem))
-    return _as_ties(tied), (no_interval, *(found.says if found else ()), *alone, *error_says)
+    how_far = error_sentence(best.gpu, best.genome.family, best.model_version)
+    return _as_ties(tied), (no_interval, *(found.says if found else ()), *alone, how_far)
 
 
 def _is_another(each: Evaluation, best: Evaluation) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from evoflash import champions
 from evoflash.app.objectives import LATENCY, OBJECTIVES, Objective, objectives_of
+from evoflash.app.search.language_model import LanguageModel
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import ALL_SEEDS, Basis, RunKey
 from evoflash.gpu.launcher import present_gpu, spec_of
@@ -53,6 +54,7 @@ class SearchPlan:
     objectives: tuple[Objective, ...] = LATENCY  # of the front that is shown; what is searched for is latency
     shipped: tuple[str, ...] = ()  # the problems of shipped searches that it learns from, the nearest first
     most_seeds: int | None = None  # of a family's hand-written ones; None: all
+    llm: LanguageModel | None = None  # beside the strategy
 
     @property
     def key(self) -> RunKey:
@@ -69,6 +71,7 @@ class SearchPlan:
             without_transfer=self.strategy in LEARNS_EARLIER and not self.transfer,
             most_seeds=ALL_SEEDS if self.most_seeds is None else self.most_seeds,
             family=self.fields[0].family.name if self.is_restricted else "",
+            llm=self.llm.name if self.llm else "",
         )
 
     @property
@@ -95,6 +98,8 @@ def plan(
     seeds: int | None = None,
     present: "Present | None" = None,
     objective: str | None = None,
+    is_timed: bool = True,
+    llm: LanguageModel | None = None,
 ) -> SearchPlan:
     """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
 
@@ -102,11 +107,11 @@ def plan(
     compared. `transfer`: learn from the store's searches on near problems. `seeds`: so many of each
     family's hand-written kernels at most, the one meant for such a shape first; None: all. `objective`: what
     the front that is shown at the end is of, as pareto.objectives_of reads it. `present` looks for a GPU
-    elsewhere than in this machine.
+    elsewhere than in this machine. Where nothing `is_timed`, nothing is said of how.
     """
     check_strategy(strategy)
     what, objectives = parse_problem(problem), objectives_of(objective)
-    spec, basis = where(gpu, evaluator, present)
+    spec, basis = where(gpu, evaluator, present, is_timed=is_timed)
     if ENERGY in objectives:
         _check_energy(basis)
     check_fits(what, spec)
@@ -133,6 +138,7 @@ def plan(
         objectives=objectives,
         shipped=_shipped_problems(what, spec, basis) if archive and strategy in LEARNS_EARLIER else (),
         most_seeds=seeds,
+        llm=llm,
     )
 
 
@@ -167,7 +173,9 @@ def _field(
     return SearchField(family, space, seeds, archived)
 
 
-def where(gpu: str | None, evaluator: str | None, find: Present | None = None) -> tuple[GpuSpec, Basis]:
+def where(
+    gpu: str | None, evaluator: str | None, find: Present | None = None, *, is_timed: bool = True
+) -> tuple[GpuSpec, Basis]:
     """The GPU to search for, and whether it is here, or where `find` looks, to measure on."""
     if evaluator not in (None, *EVALUATORS):
         raise UsageError(f"no evaluator is called '{evaluator}': use {' or '.join(EVALUATORS)}.")
@@ -190,7 +198,7 @@ def where(gpu: str | None, evaluator: str | None, find: Present | None = None) -
         )
     if is_here and evaluator != "emulated":
         return spec, Basis.MEASURED
-    if evaluator is None:
+    if evaluator is None and is_timed:
         say(
             f"no {spec.name} here: correctness by the CPU emulator, times ESTIMATED by a model, not measured."
         )

@@ -16,16 +16,19 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from evoflash.app.leaderboard import Only, Rankings, read_front
+from evoflash.app.model_credit import ModelCredit, credit
 from evoflash.app.objectives import LATENCY
 from evoflash.app.runs import cost_as_dict
 from evoflash.app.search import transfer
+from evoflash.app.search.language_model import beside, kernel_task, trials_of
 from evoflash.app.search.limits import Limits, floor_us, is_near
 from evoflash.app.search.machines import HERE, Machines
 from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.stopping import TerminatedError
 from evoflash.champions import family_shares_near
-from evoflash.champions.evidence import archived_kernel, ties
+from evoflash.champions.evidence import archived_kernel
 from evoflash.errors import EvoflashError, StoreError
+from evoflash.estimate_error import ties
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Proposal, Run, was_timed_again
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import prove_best, time_finalists
@@ -131,6 +134,7 @@ class RunResult:
     tied: tuple[str, ...] = ()  # in sentences: estimates that are not told from the winner's
     front: Rankings | None = None  # the Pareto front, where other objectives than latency were asked for
     run: Run | None = None  # which of the database's it is
+    credit: ModelCredit | None = None  # of the language model, where there was one
 
     @property
     def against_libraries(self) -> list[PairedComparison]:
@@ -159,6 +163,8 @@ class RunResult:
             "validator": self.validator,
             "cost": cost_as_dict(self.cost, price_per_hour),
         }
+        if self.credit is not None:
+            known["language_model"] = asdict(self.credit)
         if self.front is not None:
             names = [each.name for each in self.front.objectives]
             known["front"] = {"objectives": names, "rows": self.front.with_genes()}
@@ -210,7 +216,12 @@ def run_search(
 ) -> RunResult:
     """Search to one of the limits or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
-        start = replace(transfer.start_of(store, plan), ahead=machines.ahead, machines=machines.where)
+        start = replace(
+            transfer.start_of(store, plan),
+            ahead=machines.ahead,
+            machines=machines.where,
+            llm_trials=trials_of(plan.llm, plan.key, store, limits.budget),
+        )
         if start.archive:
             say(f"starting from {len(start.archive)} archived kernels of {plan.gpu.name}; --no-archive: not.")
             say_what_was_measured(plan)
@@ -260,8 +271,10 @@ def result_of(
     cost = costs(store.database, current.id).get(current.id)
     timed = next(((each.name, each.score_us) for each in store.baselines(current) if each.score_us), None)
     best, spent = store.best_of(current), store.spent_budget(current)
-    tied = ties_of(best, store.history(current)) if best is not None else ()
-    return RunResult(best, spent, finals, validator, cost, timed, tied, run=current)
+    history = store.history(current)
+    tied = ties_of(best, history) if best is not None else ()
+    brought = credit(store, current, history)
+    return RunResult(best, spent, finals, validator, cost, timed, tied, run=current, credit=brought)
 
 
 def ties_of(best: Evaluation, history: Sequence[tuple[Proposal, Evaluation]]) -> tuple[str, ...]:
@@ -271,7 +284,7 @@ def ties_of(best: Evaluation, history: Sequence[tuple[Proposal, Evaluation]]) ->
     mine = {each.genome: each.score_us for _, each in history if each.is_rankable and not each.duplicate_of}
     screened = {each.genome for _, each in history if each.is_screened}
     unproven = [us for genome, us in mine.items() if us is not None and genome in screened]
-    found = ties([us for us in mine.values() if us is not None], best.gpu, best.problem, unproven=unproven)
+    found = ties([us for us in mine.values() if us is not None], best.genome.family, unproven=unproven)
     return found.says if found else ()
 
 
@@ -355,8 +368,10 @@ def _search(
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
     past = _of_known_families(evaluation for _, evaluation in history)
     machines = machines.with_ahead_of(current.start)
+    tasks = (kernel_task(plan.problem, plan.gpu, field.family, field.space) for field in plan.fields)
     with (
         evaluator(plan, past, machines=machines) as evaluates,
+        beside(strategy, plan.llm, tasks, store, current) as strategy,
         watch(title, plan.basis, limits, history) as progress,
     ):
 

@@ -16,6 +16,7 @@ gpus              `evoflash gpus` lists the GPUs that evoflash knows and marks t
 insights          `evoflash insights` shows what a stored search has learnt
 ladder            `evoflash ladder` shows eight kernels, from scalar code to tensor cores
 leaderboard       `evoflash leaderboard` shows databases' correct kernels, fastest first
+mcp               `evoflash mcp` offers the tools of evoflash/mcp/ to a coding agent
 new               `evoflash new` writes files to begin an extension of one's own from
 portfolio         `evoflash portfolio` chooses a few kernels for many shapes
 problems          `evoflash problems` lists the named problems and their shapes

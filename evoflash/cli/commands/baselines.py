@@ -36,4 +36,5 @@ def baselines(
 
     with interrupt_in_words("nothing is stored"):
         times = named_baselines(only, problem=problem, gpu=gpu, db=db, seed=seed, argv=sys.argv[1:])
-    show(times, print_tables, as_json=as_json)
+    if times is not None:
+        show(times, print_tables, as_json=as_json)

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Force, Json, Quiet, interrupt_in_words
+from evoflash.cli.options import DryRun, Force, Json, Quiet, interrupt_in_words
 from evoflash.notices import say
 from evoflash.settings import MOST, MOST_SEED
 from evoflash.views.terminal import json_text, stdout_console
-from evoflash.written_files import check_replaceable, write_text
+from evoflash.written_files import check_replaceable, write_text, wrote
 
 
 def benchmark_search(
@@ -34,6 +34,7 @@ def benchmark_search(
         "benchmark-search"
     ),
     force: Force = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -49,6 +50,9 @@ def benchmark_search(
 
     page, record = output.with_suffix(".html"), output.with_suffix(".json")
     check_replaceable(page, record)
+    if dry_run:
+        say(f"would run {strategies} with {seeds} seeds for {budget} evaluations each, and write {record}.")
+        return
     with interrupt_in_words(f"{record} has the spaces that were done"):
         for found in run_benchmark(
             files or (),
@@ -67,4 +71,4 @@ def benchmark_search(
         typer.echo(text)
     else:
         print_benchmark(found, stdout_console(pipe_columns=80))
-    say(f"wrote {page} and {record}.")
+    say(f"{wrote()} {page} and {record}.")

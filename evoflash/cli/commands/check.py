@@ -1,9 +1,11 @@
 """`evoflash check` shows what a kernel does wrong, found in the emulator. app/check/ does the work."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from evoflash.cli.json_answer import add_facts
 from evoflash.cli.options import Db, Json, Quiet, Seed, SetValues, Verbose
 from evoflash.notices import working
 from evoflash.views.terminal import json_text, stdout_console
@@ -63,15 +65,18 @@ def check(
 
     Example: evoflash check kernel.cu --gpu h200
     """
-    from evoflash.app.check.primitives import primitives_text
+    from evoflash.app.check.findings import kind_facts
+    from evoflash.app.check.primitives import primitive_groups, primitives_text
     from evoflash.app.check.runs import check_kernel, reports_as_dict
     from evoflash.app.check.subject import named_kernels
     from evoflash.views import check as view
 
     if primitives:
+        add_facts(headers=[asdict(group) for group in primitive_groups()])
         typer.echo(primitives_text())
         return
     if explain is not None:
+        add_facts(**kind_facts(explain))
         typer.echo(view.explain(explain))
         return
     subjects = named_kernels(what, family, values or [], problem=problem, gpu=gpu, db=db)

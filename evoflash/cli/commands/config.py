@@ -1,6 +1,5 @@
 """`evoflash config` shows which settings hold, and where each comes from. It changes none."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import typer
 
 from evoflash.cli.options import Json
 from evoflash.errors import without_passwords
+from evoflash.views.terminal import json_text
 
 
 def config(as_json: Json = False) -> None:
@@ -24,7 +24,7 @@ def config(as_json: Json = False) -> None:
     looked = [str(place) for place in places()]
     rows = [*_settings(), *_options()]
     if as_json:
-        typer.echo(json.dumps({"settings": rows, "files": files, "looked_for": looked}, indent=2))
+        typer.echo(json_text({"settings": rows, "files": files, "looked_for": looked}))
         return
     width = max(len(row["name"]) for row in rows)
     values = [_value_text(row) for row in rows]

@@ -9,6 +9,7 @@ import typer
 from evoflash.cli.options import Db, Force, Quiet, RunOption, WhichRun, interrupt_in_words, one_run
 from evoflash.errors import UsageError
 from evoflash.notices import say
+from evoflash.written_files import is_dry_run, note_file, wrote
 
 
 def dashboard(
@@ -40,14 +41,17 @@ def dashboard(
 
     if not serve and out is None:
         raise UsageError("--no-serve writes a study and nothing else: say where with -o study.db.")
+    if out is not None:
+        studies.check_replaceable_study(out)
     if serve:
         studies.check_installed()
         studies.check_free(host, port)
     with tempfile.TemporaryDirectory() as folder:
-        path = out or Path(folder) / "study.log"
+        path = Path(folder) / "study.log" if out is None or is_dry_run() else out
         trials = studies.write_study(db, one_run(run, run_option), path)
         if out is not None:
-            say(f"wrote {out}: {trials} {'trial' if trials == 1 else 'trials'}.")
-        if serve:
+            note_file(out)
+            say(f"{wrote()} {out}: {trials} {'trial' if trials == 1 else 'trials'}.")
+        if serve and not is_dry_run():
             with interrupt_in_words("the database is as it was"):
                 studies.serve(path, host, port)

@@ -9,6 +9,7 @@ from evoflash.cli import options
 from evoflash.cli.options import Evaluator, Force, Gpu, Json, ProblemText, Quiet, Seed, Verbose
 from evoflash.notices import say
 from evoflash.views.terminal import json_text, stdout_console
+from evoflash.written_files import wrote
 
 
 def ladder(
@@ -54,6 +55,6 @@ def ladder(
     options.show(climb, view.print_table, as_json=as_json)
     if plot is not None:
         view.plot(climb, plot)
-        say(f"wrote {plot}")
+        say(f"{wrote()} {plot}")
     if not climb.is_correct:
         raise typer.Exit(1)

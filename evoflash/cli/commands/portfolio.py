@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Force, Gpu, Json, Quiet, Seed, Verbose, interrupt_in_words, show
-from evoflash.notices import say
+from evoflash.cli.json_answer import add_facts
+from evoflash.cli.options import Db, DryRun, Force, Gpu, Json, Quiet, Seed, Verbose, interrupt_in_words, show
+from evoflash.notices import count_of, say
 
 _MOST = 16  # kernels; a dispatcher with more of them is a search of its own
 
@@ -39,6 +40,7 @@ def portfolio(
     ] = "package",
     force: Force = False,
     seed: Seed = 0,
+    dry_run: DryRun = False,
     db: Db,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -70,6 +72,14 @@ def portfolio(
     )
     if export is not None:
         run.check_export(export, kind)
+    if dry_run:
+        plan = run.portfolio_plan(wanted)
+        say(
+            f"would choose {kernels} of {count_of(len(plan['candidates']), 'kernel')} for "
+            f"{count_of(len(plan['shapes']), 'shape')} on {plan['gpu']}, with times in {plan['table']}."
+        )
+        add_facts(**plan)
+        return
     with interrupt_in_words("the table keeps the times so far; the same command continues"):
         found = run.portfolio(wanted)
         if export is not None:

@@ -10,6 +10,7 @@ import typer
 
 from evoflash.cli.options import Db, Force, Quiet, RunOption
 from evoflash.notices import say
+from evoflash.written_files import wrote
 
 
 def record(
@@ -42,4 +43,4 @@ def record(
     from evoflash.app.recordings import record as write_recording
 
     written = write_recording(db, file, problem=problem, gpu=gpu, run=run, family=family, estimated=estimated)
-    say(f"wrote {file}: {len(written.space.genomes)} configurations of {written.space.family}.")
+    say(f"{wrote()} {file}: {len(written.space.genomes)} configurations of {written.space.family}.")

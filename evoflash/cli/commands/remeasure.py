@@ -30,6 +30,8 @@ def remeasure(
 
     with interrupt_in_words("{kept}; the same command starts anew"):
         result = measure_estimates(db, top=top, gpu=gpu, problem=problem, argv=sys.argv[1:])
+    if result is None:
+        return
     if result.best is None:
         raise NoKernelError(
             f"none of the {result.spent} estimates was correct on this GPU: see `evoflash show`."

@@ -10,6 +10,8 @@ from evoflash.cli.options import Db, Force, PricePerHour, Quiet, RunOption, Whic
 from evoflash.errors import UsageError
 from evoflash.views.terminal import json_text
 
+_STDOUT = Path("-")
+
 
 def report(
     run: WhichRun = None,
@@ -19,7 +21,10 @@ def report(
         Path | None, typer.Option("-o", "--out", help="The page; report.html where --json is not given.")
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write what the page shows as JSON.")
+        Path | None,
+        typer.Option(
+            "--json", metavar="FILE", help="Write what the page shows as JSON; without FILE on stdout."
+        ),
     ] = None,
     retime: Annotated[
         bool, typer.Option("--retime", help="Time every hop of the winner's lineage again, on its GPU.")
@@ -51,7 +56,9 @@ def report(
         db, one_run(run, run_option), is_retimed=retime, is_checked=check, price_per_hour=price
     ).as_dict()
     text = json_text(found, indent=1)
-    if json_file is not None:
+    if json_file == _STDOUT:
+        typer.echo(text)
+    elif json_file is not None:
         write_page(json_file, text, says_size=True)
     if page is not None:
         from evoflash.views.html.report import html

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Json, PricePerHour, show
+from evoflash.cli.json_answer import add_facts
+from evoflash.cli.options import Db, Json, PricePerHour, show, with_common_options
 from evoflash.errors import UsageError
 from evoflash.notices import say
+from evoflash.written_files import is_dry_run
 
 Which = Annotated[
     str, typer.Argument(metavar="RUN", help="Its number or its name, as `evoflash runs` shows.")
@@ -24,7 +26,7 @@ def group() -> typer.Typer:
     app.callback(invoke_without_command=True)(runs)
     commands: tuple[Callable[..., None], ...] = (compare, rename, merge, delete)
     for command in commands:
-        app.command()(command)
+        app.command()(with_common_options(command))
     return app
 
 
@@ -103,7 +105,9 @@ def rename(
     from evoflash.app import runs as stored
 
     number = stored.rename(db, run, name)
-    say(f"run {number} is called '{name}'." if name else f"run {number} has no name any more.")
+    add_facts(run=number, name=name)
+    verb = "would be" if is_dry_run() else "is"
+    say(f"run {number} {verb} called '{name}'." if name else f"run {number} {verb} without a name.")
 
 
 def merge(
@@ -122,7 +126,9 @@ def merge(
     from evoflash.app import runs as stored
 
     new, outcomes = stored.merge(db, source)
-    say(f"{new} runs and {outcomes} outcomes were new.")
+    verb = "would be" if is_dry_run() else "were"
+    add_facts(runs=new, outcomes=outcomes)
+    say(f"{new} runs and {outcomes} outcomes {verb} new.")
 
 
 def delete(
@@ -140,9 +146,13 @@ def delete(
     from evoflash.app import runs as stored
 
     def is_sure(words: str) -> bool:
+        if is_dry_run():
+            return True
         if not yes and not sys.stdin.isatty():
             raise UsageError(f"deleting {words} cannot be undone: add --yes.")
         return yes or typer.confirm(f"Delete {words} and all its outcomes?")
 
     gone = stored.delete(db, run, is_sure=is_sure)
-    say("nothing was deleted." if gone is None else f"deleted {gone[0]}: {gone[1]} outcomes.")
+    add_facts(deleted=gone and gone[0], outcomes=gone[1] if gone else 0)
+    done = "would delete" if is_dry_run() else "deleted"
+    say("nothing was deleted." if gone is None else f"{done} {gone[0]}: {gone[1]} outcomes.")

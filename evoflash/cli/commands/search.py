@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evoflash.app import catalogue
+from evoflash.cli.json_answer import add_row
 from evoflash.cli.options import (
     Db,
     Gpu,
@@ -23,12 +24,14 @@ from evoflash.cli.options import (
     show,
     show_end,
     strategy_names,
+    writes_nothing,
 )
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.settings import DEFAULT_STRATEGY, MOST, MOST_AHEAD, MOST_REPEATS, MOST_SEED, MOST_WORKERS, is_on
 from evoflash.views.terminal import json_text, stdout_console, tell
 
 if TYPE_CHECKING:
+    from evoflash.app.search.language_model import LanguageModel
     from evoflash.app.search.limits import Limits
     from evoflash.app.search.machines import MachineOptions
     from evoflash.app.search.many import SearchRequest
@@ -146,8 +149,41 @@ def search(
             show_default="two for each worker, and 16 for each GPU at most",
         ),
     ] = None,
+    llm: Annotated[
+        str | None,
+        typer.Option("--llm", metavar="MODEL", help="A language model that may propose edits of genes."),
+    ] = None,
+    llm_url: Annotated[
+        str | None,
+        typer.Option(
+            "--llm-url",
+            metavar="URL",
+            help="Where it answers in OpenAI's chat protocol: http://127.0.0.1:8080/v1.",
+        ),
+    ] = None,
+    llm_key_env: Annotated[
+        str | None,
+        typer.Option("--llm-key-env", metavar="NAME", help="The environment variable with its key."),
+    ] = None,
+    llm_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--llm-prompt",
+            help="What it is told: free, insight, solution or full.",
+            show_default="full",
+        ),
+    ] = None,
+    llm_replay: Annotated[
+        str | None,
+        typer.Option(
+            "--llm-replay", metavar="RUN", help="Repeat what the model of this run answered; ask none."
+        ),
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Render and compile only; nothing is stored.")
+        bool,
+        typer.Option(
+            "--dry-run", callback=writes_nothing, help="Render and compile only; nothing is stored."
+        ),
     ] = False,
     price_per_hour: PricePerHour = None,
     db: Db,
@@ -173,6 +209,11 @@ def search(
     from evoflash.app.search.limits import limits as limits_of
 
     parse_price(price_per_hour)
+    model = None
+    if llm or llm_url or llm_key_env or llm_prompt or llm_replay:
+        from evoflash.app.search.language_model import language_model
+
+        model = language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay)
     usual = "evolution" if preset or population else DEFAULT_STRATEGY
     strategy, trials = catalogue.preset_strategy(strategy or usual, preset, population)
     limits = limits_of(trials if budget is None else budget, time_limit, minutes, until)
@@ -200,6 +241,7 @@ def search(
             fresh=fresh,
             as_json=as_json,
             price_per_hour=price_per_hour,
+            llm=model,
         )
         return
     if not dry_run and scheduler is None:
@@ -209,7 +251,7 @@ def search(
     from evoflash.app.search.machines import MachineOptions
     from evoflash.app.search.many import SearchRequest, search_one
     from evoflash.views.progress import Progress
-    from evoflash.views.search import dry_run_line
+    from evoflash.views.search import dry_run_line, dry_run_row
 
     planned: dict[str, Any] = {
         "gpu": gpu,
@@ -220,13 +262,18 @@ def search(
         "transfer": transfer,
         "seeds": seeds,
         "objective": objective,
+        "llm": model,
     }
     if dry_run:
+        _check_alone(llm=llm, **{"llm-replay": llm_replay})
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
         with interrupt_in_words():
-            plan = planning.plan(problem=problem, evaluator=evaluator, **planned)
+            plan = planning.plan(problem=problem, evaluator=evaluator, is_timed=False, **planned)
         for tried in running.dry_run(plan, budget=limits.budget or DEFAULT_BUDGET):
-            typer.echo(dry_run_line(*tried))
+            if as_json:
+                add_row("builds", dry_run_row(*tried))
+            else:
+                typer.echo(dry_run_line(*tried))
         return
     asked = MachineOptions(gpus, workers, scheduler, tls, ahead, evaluator)
     wanted = SearchRequest(planned, db, limits, fresh, sys.argv[1:])
@@ -319,6 +366,7 @@ def _on_recording(
     fresh: bool,
     as_json: bool,
     price_per_hour: float | None,
+    llm: "LanguageModel | None",
 ) -> None:
     from evoflash.app.search import recorded
     from evoflash.views.progress import Progress
@@ -334,6 +382,7 @@ def _on_recording(
             fresh=fresh,
             argv=sys.argv[1:],
             watch=Progress,
+            llm=llm,
         )
     if result.best is None:
         raise NoKernelError(

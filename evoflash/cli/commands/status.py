@@ -26,15 +26,21 @@ def watch(
     *,
     db: Db,
     every: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds from one look to the next.")] = 1.0,
+    as_json: Json = False,
 ) -> None:
     """Show `evoflash status` again and again.
 
-    The same as `evoflash status`, drawn again until the searches end. Ctrl-C ends the watching alone.
+    The same as `evoflash status`, drawn again until the searches end; with --json
+    printed once, at their end. Ctrl-C ends the watching alone.
 
     Example: evoflash watch
     """
-    from evoflash.app.runs import follow
+    from evoflash.app.runs import current_runs, follow
     from evoflash.views import runs as view
 
     with interrupt_in_words("the search goes on"):
+        if as_json:
+            *_, _ = follow(db, every_s=every)
+            tell(json_text(current_runs(db).as_dict()), whole=True)
+            return
         view.watch(follow(db, every_s=every), stdout_console())

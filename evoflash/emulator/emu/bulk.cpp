@@ -199,14 +199,6 @@ void fence_proxy_async_global(int line) {
   group.clocks.fence_proxies(self->id, Space::global);
 }
 
-void prefetch_global(const void* source, u32 bytes, u32 unit, int line) {
-  constexpr const char* op = "prefetch";
-  note_progress(line);
-  if (unit == 1 ? !admits_bulk(source, bytes, false, op, line)
-                : !check_size(bytes, op, line) || !check_global_row(source, bytes, false, op, line))
-    abandon_block();
-}
-
 void bulk_load(u32 target, const void* source, u32 bytes, u32 barrier, u32 mask, int line) {
   constexpr const char* op = "bulk_load";
   note_progress(line);
@@ -225,6 +217,13 @@ void bulk_load(u32 target, const void* source, u32 bytes, u32 barrier, u32 mask,
       complete_bytes(*to.home, to.barrier, bytes, epoch);
     });
   }
+}
+
+// A hint: what it may name is checked as for a load, and who else writes there does not matter.
+void bulk_prefetch(const void* source, u32 bytes, int line) {
+  constexpr const char* op = "bulk_prefetch";
+  note_progress(line);
+  if (!check_size(bytes, op, line) || !check_global_row(source, bytes, false, op, line)) abandon_block();
 }
 
 void bulk_store(void* target, u32 source, u32 bytes, int line) {

@@ -186,10 +186,20 @@ void note(const PlainAccess& access, Region region) {
   }
 }
 
-void note_plain(const void* address, u64 bytes, bool writes, bool aligned, const void* from) {
+void note_if_not_own(const void* address, u64 bytes, bool writes, bool aligned, const void* from) {
   if (!self || bytes == 0) return;
   const Region region = region_of(address, bytes);
   if (!is_free(region, writes)) note({address, bytes, writes, aligned, place_of(from)}, region);
+}
+
+// What lies so little above the running function's frame is in its own stack, or in the guard page of the next one,
+// where it faults.
+constexpr u64 kNear = 4096;
+
+inline __attribute__((always_inline)) void note_plain(const void* address, u64 bytes, bool writes, bool aligned,
+                                                       const void* from) {
+  if (bits_at(address) - bits_at(__builtin_frame_address(0)) < kNear && bytes <= 16) return;
+  note_if_not_own(address, bytes, writes, aligned, from);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ from evoflash.validation.cases import large_case, names_of_large
 from evoflash.validation.plan import CheckPlan, plan_of, size_plan_of
 
 _BATCH_BYTES = 4 << 30  # of slabs, their images and references
+_SIZE_BYTES = 8 << 30  # of the tensors of all launches at the benchmark's shape
 _REARRANGED = 0x5245  # a random stream of its own
 
 
@@ -58,7 +59,7 @@ def size_batch(workload: Workload, seed: int) -> CheckBatch | None:
     if not has_device_reference(workload):
         return None
     names = operation_of(workload).inputs.at_size
-    if (len(names) + 2) * sum(s.size_bytes for s in operation_of(workload).tensors(workload)) > _BATCH_BYTES:
+    if (len(names) + 2) * sum(s.size_bytes for s in operation_of(workload).tensors(workload)) > _SIZE_BYTES:
         return None
     cases = [large_case(workload, name, seed) for name in names]
     plan = size_plan_of(workload, cases, np.random.default_rng([seed, _REARRANGED]))

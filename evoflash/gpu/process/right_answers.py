@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.errors import DeviceError
-from evoflash.gpu.comparisons import ErrorStats, Numbers, RowComparison, Side, cubin_path
+from evoflash.gpu.comparisons import ErrorStats, Numbers, RowComparison, Side, cubin_of
 from evoflash.gpu.launcher import LoadedKernel, new_stream, present_gpu, wait
 from evoflash.gpu.memory import allocate, on_device
 from evoflash.operation import ErrorScale, ExpectedOutputs, Workload, operation_of
@@ -130,7 +130,7 @@ def _places(reference: DeviceReference, workload: Workload) -> tuple[NDArray[np.
 
 
 def _run_reference(reference: DeviceReference, workload: Workload, addresses: Mapping[str, int]) -> None:
-    path = cubin_path(f"sm_{present_gpu().compute_capability}", reference.source)
+    path = cubin_of(f"sm_{present_gpu().compute_capability}", reference.entry, reference.text)
     stream = new_stream()
     with stream:
         LoadedKernel(path, reference.launches(workload)).enqueue(reference.arguments(workload, addresses))

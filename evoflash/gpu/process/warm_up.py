@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from evoflash.gpu import comparisons, launcher
 from evoflash.gpu.process import cache
@@ -43,8 +42,8 @@ def _compute_at_once(checks: tuple[Workload, ...], timed: tuple[Workload, ...], 
         threads.submit(
             launcher.warm_up
         )  # half a second; whoever needs the context hears what is wrong with it
-        for source in _sources(timed):  # first: the compiler takes a second for each where none is cached
-            threads.submit(_compile, source)
+        for name, text in _texts(timed).items():  # first: a second for each where none is cached
+            threads.submit(_compile, name, text)
         for workload in timed:
             for name in names_of_large(workload):
                 threads.submit(large_case, workload, name, seed)
@@ -52,16 +51,15 @@ def _compute_at_once(checks: tuple[Workload, ...], timed: tuple[Workload, ...], 
             threads.submit(cache.plan, workload, seed)
 
 
-def _sources(timed: tuple[Workload, ...]) -> tuple[Path, ...]:
-    """What the first candidate's checks launch besides the candidate."""
+def _texts(timed: tuple[Workload, ...]) -> dict[str, str]:
+    """What the first candidate's checks launch besides the candidate, by name."""
     references = [operation_of(workload).device_reference for workload in timed]
-    at_size = [reference.source for reference in references if reference is not None]
-    return tuple(dict.fromkeys((*at_size, comparisons.SOURCE)))
+    at_size = {reference.entry: reference.text for reference in references if reference is not None}
+    return {**at_size, comparisons.SOURCE.stem: comparisons.SOURCE.read_text(encoding="utf-8")}
 
 
-def _compile(source: Path) -> None:
-    capability = launcher.present_gpu().compute_capability
-    comparisons.cubin_path(f"sm_{capability}", source)
+def _compile(name: str, text: str) -> None:
+    comparisons.cubin_of(f"sm_{launcher.present_gpu().compute_capability}", name, text)
 
 
 def keep_cases(folder: str, workload: Workload, seed: int) -> None:

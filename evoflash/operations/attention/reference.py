@@ -1,7 +1,7 @@
 """What attention should be, in fp64, and what honest 16-bit arithmetic makes of it. Runs nothing on a GPU.
 
 The host's answers are computed with NumPy. At the benchmark's shape the device computes them, by the kernel
-of reference.cu: how that is launched stands here.
+of reference.cu, behind the text that all kinds of attention share: how that is launched stands here.
 """
 
 import math
@@ -18,7 +18,13 @@ from evoflash.operations.attention.forms.dense import scale
 from evoflash.operations.attention.forms.dense import scale as softmax_scale
 from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.workload import AttentionWorkload
-from evoflash.operations.expectations import DeviceReference, distance, every_row, expected_rows
+from evoflash.operations.expectations import (
+    RIGHT_ROWS,
+    DeviceReference,
+    distance,
+    every_row,
+    expected_rows,
+)
 
 _ROWS, _THREADS = 16, 128  # of a block
 _MOST = 1 << 38  # products of a query with a key, times head_dim: 0.2 s of an H200
@@ -67,7 +73,7 @@ def applies(workload: AttentionWorkload) -> bool:
 
 
 REFERENCE = DeviceReference(
-    source=Path(__file__).with_name("reference.cu"),
+    text=RIGHT_ROWS + Path(__file__).with_name("reference.cu").read_text(encoding="utf-8"),
     entry="right_rows",
     threads=_THREADS,
     output="O",

@@ -99,7 +99,7 @@ def applies(workload: LinearWorkload) -> bool:
 
 
 REFERENCE = DeviceReference(
-    source=Path(__file__).with_name("reference.cu"),
+    text=Path(__file__).with_name("reference.cu").read_text(encoding="utf-8"),
     entry="right_columns",
     threads=128,
     output="Y",

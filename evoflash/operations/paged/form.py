@@ -86,6 +86,15 @@ STRUCT = CallStruct("evoflash_paged", "EVOFLASH_PAGED", _read_fields(), ERRORS, 
 LAYOUT = np.dtype([_format(each) for each in STRUCT.fields])  # without padding, as the text promises
 PARAMETERS = (Parameter("args", np.void, "call"),)
 _DTYPE_CODES = {"fp32": 0, "fp16": 1, "bf16": 2}
+# The struct's declaration and its numbers of types, without a word for people: for a kernel of our own.
+STRUCT_TEXT = "".join(
+    (
+        "\nstruct evoflash_paged_args {\n",
+        *(f"  {x.type} {x.name}{f'[{x.count}]' if x.count > 1 else ''};\n" for x in STRUCT.fields),
+        "};\n",
+        f"constexpr unsigned int kBf16 = {_DTYPE_CODES['bf16']};\n\n",
+    )
+)
 
 
 # ---- tensors

@@ -6,6 +6,7 @@ wholly before a window. Table entries of such pages, and behind a sequence's las
 data is what the pooled error is measured on.
 """
 
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.errors import UsageError
-from evoflash.numerics import Bits, encode, standard_normal
+from evoflash.numerics import Bits, decode, encode, standard_normal
 from evoflash.operation import InputNames
 from evoflash.operations.paged.form import first_page, pool_pages
 from evoflash.operations.paged.workload import PagedWorkload
@@ -70,8 +71,8 @@ class _Draw:
 
     workload: PagedWorkload
     q: Single  # (rows, heads, head_dim)
-    k: Single  # (pages, heads, rows of a page, head_dim)
-    v: Single
+    k: NDArray[Any]  # (pages, heads, rows of a page, head_dim): numbers, or of very many their patterns
+    v: NDArray[Any]
     sinks: Single
     rows: list[int]  # of each sequence
     keys: list[int]
@@ -85,6 +86,11 @@ class _Draw:
         """Page and row within it of a sequence's keys."""
         at = np.asarray(keys)
         return self.pages[sequence][at // self.workload.page], at % self.workload.page
+
+    def keys_at(self, page: Any, heads: Any, slot: Any) -> Single:
+        """The numbers of some keys."""
+        found = self.k[page, heads, slot]
+        return found if found.dtype == np.float32 else decode(found, self.workload.dtype)
 
 
 Recipe = Callable[[_Draw, np.random.Generator], None]
@@ -174,12 +180,18 @@ _MANY = 1 << 24  # numbers: from here on drawing each would take seconds
 _POOL = (1 << 22) + 1237  # no multiple of a page: that the numbers come again makes no two pages the same
 
 
-def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> Single:
-    """N(0, 1); of very many numbers those of a pool, over and over."""
-    size = int(np.prod(shape))
-    if size <= _MANY:
+def _over_and_over(pool: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    return np.resize(pool, math.prod(shape)).reshape(shape)
+
+
+def _normal(shape: tuple[int, ...], rng: np.random.Generator, packed: str = "") -> NDArray[Any]:
+    """N(0, 1); of very many numbers those of a pool, over and over, and then patterns where a type is given:
+    that is as much memory as a test input has, written once.
+    """
+    if math.prod(shape) <= _MANY:
         return standard_normal(shape, rng)
-    return np.resize(standard_normal((_POOL,), rng), size).reshape(shape)
+    pool = standard_normal((_POOL,), rng)
+    return _over_and_over(encode(pool, packed) if packed else pool, shape)
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Single:
@@ -222,7 +234,7 @@ def _needles(drawn: _Draw, rng: np.random.Generator, *, times: float = 4.0) -> N
             targets = np.where(rng.random(w.heads) < 1 / 3, newest, rng.choice(seen, w.heads))
             page, slot = drawn.places(sequence, targets)
             heads = np.arange(w.heads) // w.gqa_ratio
-            drawn.q[begin + row] = np.float32(times) * drawn.k[page, heads, slot]
+            drawn.q[begin + row] = np.float32(times) * drawn.keys_at(page, heads, slot)
 
 
 def _spikes(drawn: _Draw, rng: np.random.Generator) -> None:
@@ -275,11 +287,16 @@ def _ones(drawn: _Draw, rng: np.random.Generator) -> None:
 def _apart(drawn: _Draw, rng: np.random.Generator) -> None:
     """Values of another size for each page and head: a neighbour's page, head or stride shows at once."""
     pages, heads = drawn.v.shape[:2]
-    sizes = 2.0 ** ((np.arange(pages)[:, None] * 3 + np.arange(heads) * 5) % 8)
-    np.abs(drawn.v, out=drawn.v)
-    drawn.v /= 4
-    drawn.v += 1
-    drawn.v *= sizes[:, :, None, None].astype(np.float32)
+    powers = ((np.arange(pages)[:, None] * 3 + np.arange(heads) * 5) % 8)[:, :, None, None]
+    if drawn.v.dtype == np.float32:
+        np.abs(drawn.v, out=drawn.v)
+        drawn.v /= 4
+        drawn.v += 1
+        drawn.v *= (2.0**powers).astype(np.float32)
+    else:  # a power of two is added to an exponent
+        values = encode(1 + np.abs(standard_normal((_POOL,), rng)) / 4, drawn.workload.dtype)
+        drawn.v = _over_and_over(values, drawn.v.shape)
+        drawn.v += powers.astype(np.uint16) << np.uint16(7 if drawn.workload.dtype == "bf16" else 10)
     drawn.q = np.repeat(drawn.q[..., :1], drawn.workload.head_dim, axis=-1) / np.float32(4)
 
 
@@ -400,11 +417,12 @@ def draw(name: str, workload: PagedWorkload, *, seed: int) -> PagedInputs:
     lengths, recipe = _RECIPES[name]
     rows, keys = _query_rows(w, rng), lengths(w, rng)
     pool = (pool_pages(w), w.kv_heads, w.page, w.head_dim)
+    packed = w.dtype if name in NAMES.at_size or name == NAMES.after_timing else ""
     drawn = _Draw(
         w,
         standard_normal((w.total_q, w.heads, w.head_dim), rng),
-        _normal(pool, rng),
-        _normal(pool, rng),
+        _normal(pool, rng, packed),
+        _normal(pool, rng, packed),
         standard_normal((w.heads,), rng),
         rows,
         keys,
@@ -418,7 +436,7 @@ def draw(name: str, workload: PagedWorkload, *, seed: int) -> PagedInputs:
 
 def _tensors(drawn: _Draw, rng: np.random.Generator, *, unseen_is_heavy: bool) -> dict[str, NDArray[Any]]:
     w = drawn.workload
-    k, v = (encode(x, w.dtype) for x in (drawn.k, drawn.v))
+    k, v = (x if x.dtype == np.uint16 else encode(x, w.dtype) for x in (drawn.k, drawn.v))
     _poison_unseen(drawn, k, v, rng, unseen_is_heavy=unseen_is_heavy)
     tables = _tables(w, drawn.keys, drawn.pages, rng)
     return {"Q": encode(drawn.q, w.dtype), "K": k, "V": v, **tables, **_of_rows(w, drawn.rows, drawn.sinks)}
@@ -448,16 +466,14 @@ def _poison_unseen(
     page, slot = np.nonzero(~is_seen)
     if not len(page):
         return
-    shape = (len(page), w.kv_heads, w.head_dim)
     if unseen_is_heavy:
-        mean = drawn.q.mean(axis=(0, 1))
-        k[page, :, slot] = encode(np.broadcast_to(8 * np.sign(mean), shape), w.dtype)
-        v[page, :, slot] = encode(np.full(shape, 1000, np.float32), w.dtype)
+        k[page, :, slot] = encode(8 * np.sign(drawn.q.mean(axis=(0, 1))), w.dtype)
+        v[page, :, slot] = encode(np.full(1, 1000, np.float32), w.dtype)
         return
     kinds = np.array([np.nan, np.inf, -np.inf, np.nan], np.float32)
-    chosen = rng.choice(kinds, (len(page), 1, 1))
-    k[page, :, slot] = encode(np.broadcast_to(chosen, shape), w.dtype)
-    v[page, :, slot] = encode(np.broadcast_to(np.roll(chosen, 1), shape), w.dtype)
+    chosen = encode(rng.choice(kinds, (len(page), 1, 1)), w.dtype)
+    k[page, :, slot] = chosen
+    v[page, :, slot] = np.roll(chosen, 1)
 
 
 def _tables(
@@ -494,8 +510,9 @@ def timed_inputs(workload: PagedWorkload, *, sets: int, rng: np.random.Generator
     """
     w, step = workload, 4096 + 8
     shape = (pool_pages(w), w.kv_heads, w.page, w.head_dim)
-    size = int(np.prod(shape))
-    bits = encode(_normal((size + 2 * sets * step,), rng), w.dtype)
+    size = math.prod(shape)
+    bits = _normal((size + 2 * sets * step,), rng, w.dtype)
+    bits = bits if bits.dtype == np.uint16 else encode(bits, w.dtype)
     found = []
     for at in range(sets):
         rows, keys = _query_rows(w, rng), _as_asked(w, rng)

@@ -4,7 +4,7 @@ from evoflash.operation import Operation
 from evoflash.operations.paged import check_shapes, form, inputs
 from evoflash.operations.paged.loop import consumers, exponentials, work
 from evoflash.operations.paged.preflight_runs import drawn_runs, preflight_runs
-from evoflash.operations.paged.reference import expect, sample
+from evoflash.operations.paged.reference import REFERENCE, expect, sample
 from evoflash.operations.paged.relations import moves_pages, relations
 from evoflash.operations.paged.thresholds import thresholds
 from evoflash.operations.paged.workload import PagedKey, PagedWorkload, distance, fitting, parse_workload
@@ -33,6 +33,7 @@ OPERATION = Operation(
     relations=relations,
     thresholds=thresholds,
     rearranged=moves_pages,
+    device_reference=REFERENCE,
     further_scratch=form.further_scratch,
     check_workloads=check_shapes.check_workloads,
     hidden_workloads=check_shapes.hidden_workloads,

@@ -1,17 +1,21 @@
-"""What paged attention should be, in fp64, and what honest 16-bit arithmetic makes of it.
+"""What paged attention should be, in fp64, and what honest 16-bit arithmetic makes of it; and the device's
+kernel for the same. Runs nothing on a GPU.
 
-Nothing runs on a GPU. All is read from a call's tensors as a kernel reads them: lengths, tables, pages.
+All is read from a call's tensors as a kernel reads them: lengths, tables, pages.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.numerics import PART, Floats, decode, each, round_to
 from evoflash.operation import ExpectedNumbers, ExpectedOutputs, Sample
-from evoflash.operations.expectations import every_row, expected_rows
+from evoflash.operations.expectations import RIGHT_ROWS, DeviceReference, every_row, expected_rows
+from evoflash.operations.paged import form
 from evoflash.operations.paged.form import scale
 from evoflash.operations.paged.inputs import PagedInputs, PlacedSequence, sequences_of
 from evoflash.operations.paged.workload import PagedWorkload
@@ -33,13 +37,14 @@ class RowsTogether:
 
 
 def sample(workload: PagedWorkload, rng: np.random.Generator) -> Sample:
-    """The whole output while that is cheap; else the rows of up to 8 tokens, the first and the last among
-    them, and as many whole groups of heads as there is time for.
+    """The whole output while that is cheap; else the rows of 3 to 8 tokens, the first and the last among
+    them, and as many whole groups of heads as there is time for. The device answers for the other rows.
     """
     w = workload
     if w.batch * w.kv_heads * w.seq_kv * w.head_dim <= _MOST:
         return every_row(w)
-    rows = np.union1d([0, w.total_q - 1], rng.permutation(w.total_q)[: _SAMPLE_ROWS - 2])
+    count = min(_SAMPLE_ROWS, max(3, _MOST // (w.seq_kv * w.head_dim)))
+    rows = np.union1d([0, w.total_q - 1], rng.permutation(w.total_q)[: count - 2])
     groups = max(1, _MOST // (len(rows) * w.seq_kv * w.head_dim))
     chosen = np.sort(rng.permutation(w.kv_heads)[:groups])
     heads = (chosen[:, None] * w.gqa_ratio + np.arange(w.gqa_ratio)).reshape(-1)
@@ -157,3 +162,47 @@ def honest_rows(rows: RowsTogether, workload: PagedWorkload) -> tuple[Floats, Fl
     with np.errstate(divide="ignore"):
         lse = ((top + np.log2(total)) * np.float32(math.log(2)))[:, 0]
     return round_to(plain, dtype), lse, round_to(lagging, dtype)
+
+
+# ---- on the device
+
+_ROWS = 16  # of a block: of all heads that read the same keys
+_PRODUCTS = 1 << 40  # of a query's and a key's numbers, in fp64: a second of an H100
+
+
+def blocks(workload: PagedWorkload) -> NDArray[np.int32]:
+    """Of each block the sequence, the head of keys and its first row: as if all had the most rows."""
+    of_each = range(0, workload.seq_q * workload.gqa_ratio, _ROWS)
+    places = np.meshgrid(range(workload.batch), range(workload.kv_heads), of_each, indexing="ij")
+    return np.stack(places, axis=-1).reshape(-1, 3).astype(np.int32)
+
+
+def rows(workload: PagedWorkload) -> NDArray[np.intp]:
+    """All of them."""
+    return np.arange(workload.total_q * workload.heads)
+
+
+def arguments(workload: PagedWorkload, addresses: Mapping[str, int]) -> tuple[np.generic, ...]:
+    """The launch struct of dense tensors, then the addresses of `blocks`, `right`, `numbers`, `per_row`."""
+    strides = {spec.name: spec.strides for spec in form.tensors(workload)}
+    tensors = {name: addresses.get(name, 0) for name in strides}
+    pointers = (np.uint64(addresses[name]) for name in ("blocks", "right", "numbers", "per_row"))
+    return (*form.arguments(workload, tensors, strides), *pointers)
+
+
+def applies(workload: PagedWorkload) -> bool:
+    """Whether the kernel takes no longer than the GPU has for it."""
+    return workload.batch * workload.heads * workload.seq_q * workload.seq_kv * workload.head_dim <= _PRODUCTS
+
+
+REFERENCE = DeviceReference(
+    text=RIGHT_ROWS + form.STRUCT_TEXT + Path(__file__).with_name("reference.cu").read_text(encoding="utf-8"),
+    entry="right_paged_rows",
+    threads=128,
+    output="O",
+    numbers="LSE",
+    applies=applies,
+    blocks=blocks,
+    rows=rows,
+    arguments=arguments,
+)

@@ -12,7 +12,7 @@ The images of wgmma's operands in shared memory hold NaN in every byte that the 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
@@ -326,7 +326,7 @@ def kernels(n: int, entries: list[Primitive]) -> list[WgmmaModule]:
 
     found = []
     for entry in entries:
-        cases = sorted((case for case in entry.cases() if case.modes["n"] == n), key=shape)
+        cases = sorted(replace(entry, axes={**entry.axes, "n": (n,)}).cases(), key=shape)
         found += [WgmmaModule(n, *key, entry, tuple(group)) for key, group in groupby(cases, key=shape)]
     return found
 

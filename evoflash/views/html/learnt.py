@@ -80,6 +80,23 @@ def _others(each: Json) -> str:
     return "kernels that differ in this gene alone" if each["is_paired"] else "all other kernels"
 
 
+def language_model(record: Json, figures: Figures) -> str:
+    """What a language model's edits came to, beside as many random ones."""
+    found = record["language_model"]
+    if found is None:
+        return note("No language model was asked.")
+    arms = [{"arm": name, **found[name]} for name in ("model", "control") if found[name]]
+    columns = (
+        text_column("edits of the", "arm"),
+        *(figure_column(name, figures.exact, name) for name in ("uses", "correct", "faster")),
+        figure_column("best us", figures.us, "best_us"),
+        code_column("best kernel", "best_id"),
+    )
+    caption = "Kernels of the model, and of random edits of the same sizes of the same parents"
+    shown = table(columns, arms, caption=caption) if arms else ""
+    return paragraphs(record["language_model_says"]) + shown
+
+
 # ---- the lineage
 
 

@@ -53,6 +53,7 @@ def _sections(record: Json, figures: Figures) -> list[tuple[str, str, str]]:
         ("progress", "Best so far", lambda: sections.progress(record, figures)),
         ("all", "Every candidate", lambda: sections.candidates(record, figures, looks)),
         ("genes", "What values are worth", lambda: learnt.learnt(record, figures)),
+        ("model", "Language model", lambda: learnt.language_model(record, figures)),
         ("lineage", "Why it won", lambda: learnt.lineage(record, figures)),
         ("fronts", "Pareto fronts", lambda: sections.fronts(record, figures, looks)),
         ("floors", "Roofline and floors", lambda: details.floors(record, figures)),

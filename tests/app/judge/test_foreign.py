@@ -14,6 +14,7 @@ from evoflash.sandbox.boundary import Boundary
 
 FRAME = data(__file__, "frame")
 ATTENTION = data(__file__, "attention")
+BASES = {name: data(__file__, name) for name in ("attention", "linear", "split", "paged")}
 
 
 def judged(path, text, *, stage="check", timeout_s=240.0, **more):
@@ -24,7 +25,7 @@ def judged(path, text, *, stage="check", timeout_s=240.0, **more):
 
 def text_of(*, base=None, body=None, above="", edits=()):
     """A kernel of the table: one statement of its own for every thread, or the attention kernel, edited."""
-    text = ATTENTION if base == "attention" else FRAME.replace("BODY", body or "")
+    text = BASES[base] if base else FRAME.replace("BODY", body or "")
     text = text.replace('#include "ef.h"\n', f'#include "ef.h"\n{above}\n')
     for before, after in edits:
         assert before in text, before
@@ -80,6 +81,16 @@ def test_neither_sandbox_lets_a_kernel_out(kind, body, above, watched) -> None:
     assert answer.sandbox == kind
     assert not answer.is_correct
     assert time.monotonic() - begun_s < 120
+
+
+@pytest.mark.sample(3)
+@table_of_cases()
+def test_kernels_of_other_operations_and_of_several_launches_are_judged(
+    base, edits, status, tmp_path
+) -> None:
+    answer = judged(tmp_path / "kernel.cu", text_of(base=base, edits=edits or ()))
+
+    assert answer.status == status, answer.text_feedback
 
 
 def test_a_right_kernel_is_correct_in_either_sandbox(kind, tmp_path) -> None:

@@ -22,7 +22,7 @@ def judged(monkeypatch, raised):
 
     monkeypatch.setattr(timing, "compare_by_name", compare)
     with pytest.raises(timing.NotTimedError) as found:
-        timing.time_beside_baseline(KERNEL, problem=None, seed=1, db="none.db")
+        timing.time_beside_baseline(KERNEL, problem="mission", seed=1, db="none.db")
     return found.value, asked
 
 
@@ -42,14 +42,14 @@ def test_a_library_that_fails_is_passed_over_and_no_fault_of_the_kernel(monkeypa
     )
 
     assert not found.is_wrong
-    assert tuple(asked) == baselines.DEFAULT
+    assert tuple(asked) == baselines.computing("attention", baselines.DEFAULT)
 
 
 def test_a_library_that_is_none_for_the_problem_is_passed_over(monkeypatch) -> None:
     found, asked = judged(monkeypatch, lambda name: UsageError("no kernel for that"))
 
     assert not found.is_wrong
-    assert tuple(asked) == baselines.DEFAULT
+    assert tuple(asked) == baselines.computing("attention", baselines.DEFAULT)
 
 
 def test_a_busy_gpu_makes_no_kernel_wrong(monkeypatch) -> None:

@@ -1,0 +1,167 @@
+"""Writes the request to a language model from what a search knows. Sends nothing.
+
+The words stand in prompt.md.j2. A request never holds tolerances, seeds of inputs, paths, reasons of failures
+or anything of the environment.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
+
+from evoflash.evaluation import Evaluation
+from evoflash.space import Genome, SearchSpace, Value
+from evoflash.strategies.gene_effects import effects, nogoods
+
+# Which preset has what, as EvoEngineer's of the same names: (insights, solutions).
+PRESETS = {"free": (False, False), "insight": (True, False), "solution": (False, True), "full": (True, True)}
+PROPOSALS, MOST_EDITS = 4, 3  # asked for in a request; genes that one of them changes
+_OTHERS, _EFFECTS, _FAILING = 4, 10, 6  # shown at most: small models read little
+_MOST_TOKENS = 1000  # of an answer
+_TEMPERATURE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTask:
+    """What is searched for, in one family."""
+
+    problem: str
+    gpu: Mapping[str, Any]
+    floor_us: float | None  # None: not known
+    summary: str  # of the family
+    space: SearchSpace
+    conditions: Mapping[str, str]  # by gene, as texts
+    rules: Mapping[str, str]  # by the name of the check
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A request and the ids of the kernels that it shows, in the order of their labels."""
+
+    body: Mapping[str, Any]
+    shown: tuple[str, ...]
+
+
+def label(at: int) -> str:
+    """What the kernel at that place is called."""
+    return f"K{at + 1}"
+
+
+def letter(
+    task: KernelTask,
+    told: Sequence[Evaluation],
+    *,
+    model: str,
+    preset: str,
+    seed: int,
+    is_plain: bool = False,
+) -> Letter:
+    """The request after these outcomes of the family, of which one at least is correct.
+
+    `is_plain`: with nothing but model and messages, for an endpoint that knows no more.
+    """
+    has_insights, has_solutions = PRESETS[preset]
+    ranked = _by_time(told)
+    shown = ranked[: 1 + _OTHERS] if has_solutions else ranked[:1]
+    genomes = [each.genome for each in shown]
+    said = {
+        "count": PROPOSALS,
+        "most_edits": MOST_EDITS,
+        "task": {
+            "problem": task.problem,
+            "gpu": dict(task.gpu),
+            **({"physical floor in us": round(task.floor_us, 2)} if task.floor_us else {}),
+            "kernel family": {"name": task.space.family, "summary": task.summary},
+        },
+        "genes": [_gene(name, values, task) for name, values in _domains(task.space)],
+        "rules": [{name: text} for name, text in task.rules.items()],
+        "best": {"kernel": label(0), **_outcome(shown[0]), "genes": genomes[0].as_dict()},
+        "others": [
+            {"kernel": label(at), **_outcome(each), "changes": _changes(genomes[0], each.genome)}
+            for at, each in enumerate(shown[1:], start=1)
+        ],
+        "effects": _effects(told) if has_insights else [],
+        "failing": [dict(each.values) for each in nogoods(told)[:_FAILING]] if has_insights else [],
+    }
+    template = _template()
+    context = template.new_context(said)
+    parts = ("".join(template.blocks[name](context)) for name in ("system", "user"))
+    messages = [{"role": role, "content": text} for role, text in zip(("system", "user"), parts, strict=True)]
+    body: dict[str, Any] = {"model": model, "messages": messages}
+    if not is_plain:
+        schema = {"name": "proposals", "strict": True, "schema": answer_schema(task.space, len(shown))}
+        body |= {"response_format": {"type": "json_schema", "json_schema": schema}}
+        body |= {"max_tokens": _MOST_TOKENS, "temperature": _TEMPERATURE, "seed": seed}
+    return Letter(body, tuple(genome.id for genome in genomes))
+
+
+@cache
+def _template() -> Template:
+    words = Environment(undefined=StrictUndefined)
+    words.filters["json"] = json.dumps  # Jinja's own sorts keys, and writes quotes as numbers
+    return words.from_string(Path(__file__).with_name("prompt.md.j2").read_text(encoding="utf-8"))
+
+
+def _by_time(told: Sequence[Evaluation]) -> list[Evaluation]:
+    """Correct ones, the fastest first."""
+    timed = [each for each in told if each.is_correct and each.score_us and not each.duplicate_of]
+    return sorted(timed, key=lambda each: each.score_us or 0.0)
+
+
+def _domains(space: SearchSpace) -> list[tuple[str, tuple[Value, ...]]]:
+    """Genes that can change."""
+    return [(param.name, param.values) for param in space.params if len(param.values) > 1]
+
+
+def _gene(name: str, values: tuple[Value, ...], task: KernelTask) -> dict[str, Any]:
+    when = {"only when": task.conditions[name]} if name in task.conditions else {}
+    return {"gene": name, "values": list(values), **when}
+
+
+def _outcome(evaluation: Evaluation) -> dict[str, Any]:
+    registers = max((build.registers for build in evaluation.builds), default=0)
+    spilled = max((build.spill_bytes for build in evaluation.builds), default=0)
+    known = {"bound by": evaluation.bound, "registers": registers, "spilled bytes": spilled}
+    return {
+        "us": round(evaluation.score_us or 0.0, 3),
+        **{name: what for name, what in known.items() if what},
+    }
+
+
+def _changes(best: Genome, other: Genome) -> dict[str, Value]:
+    own = best.as_dict()
+    return {name: value for name, value in other.values if name not in own or own[name] != value}
+
+
+def _effects(told: Sequence[Evaluation]) -> list[dict[str, Any]]:
+    """The surest ones on both sides: their intervals leave 1 out."""
+    sure = [each for each in effects(told) if each.high < 1 or each.low > 1]
+    sure.sort(key=lambda each: min(each.high, 1 / each.low if each.low else 1.0))
+    return [
+        {"gene": each.gene, "value": each.value, "ratio": round(each.ratio, 3), "kernels": each.n}
+        for each in sure[:_EFFECTS]
+    ]
+
+
+def answer_schema(space: SearchSpace, kernels: int) -> dict[str, Any]:
+    """What an answer must look like, as JSON Schema: only genes and values of the space fit."""
+    edits = [
+        _object(gene={"type": "string", "enum": [name]}, value={"enum": list(values)})
+        for name, values in _domains(space)
+    ]
+    proposal = _object(
+        kernel={"type": "string", "enum": [label(at) for at in range(kernels)]},
+        edits={"type": "array", "minItems": 1, "maxItems": MOST_EDITS, "items": {"anyOf": edits}},
+    )
+    return _object(
+        proposals={"type": "array", "minItems": PROPOSALS, "maxItems": PROPOSALS, "items": proposal}
+    )
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    required = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

@@ -1,0 +1,182 @@
+"""Makes evoflash/estimate_error.toml: how far each family's estimates are from times that a GPU took.
+
+    python -m scripts.model.error [--family flash_mma]
+
+The kernels, of several problems and GPUs, their measured times and the model's estimates stand in a record.
+Each kernel is compiled and counted in the emulator, as a search without a GPU does. For each family: the
+median and the 90 % range of the measured time over the estimate, how far two thirds of a problem's ratios
+are from their median, and Kendall's tau, the mean over its problems. To be run anew when the model's
+constants or a family change; takes one to three CPU seconds for each kernel. Measures nothing.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evoflash import estimate_error
+from evoflash.errors import UsageError
+from evoflash.evaluation import score
+from evoflash.evaluators.prepare import estimates, prepare, with_preflight
+from evoflash.isolation import IsolatedPool
+from evoflash.kernels.family import load_family
+from evoflash.perf_model import model_version
+from evoflash.problem import parse_problem
+from evoflash.space import Genome, SearchSpace
+from evoflash.specs import load_gpu
+from scripts.families.in_flight import in_flight
+from scripts.records import read_record, stored, write_record
+
+RECORD = Path(__file__).parent / "records" / "estimates-beside-times.json"
+_LIMIT_S, _ALL_LIMIT_S = 120.0, 7200.0  # of a kernel, of a family
+_MANY = 2  # at a time
+_FEWEST = 8  # kernels of a problem; with fewer an order says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class TimedKernel:
+    """A kernel, what a GPU took and what the model says, both in us; None where it is no kernel of today."""
+
+    family: str
+    gpu: str
+    problem: str
+    values: Mapping[str, Any]
+    us: float
+    estimate_us: float | None
+
+    @property
+    def ratio(self) -> float:
+        """The measured time over the estimate."""
+        return self.us / (self.estimate_us or math.nan)
+
+
+def timed_kernels() -> list[TimedKernel]:
+    """All of the record."""
+    return [
+        TimedKernel(*(group[name] for name in ("family", "gpu", "problem")), *kernel)
+        for group in read_record(RECORD)["groups"]
+        for kernel in group["kernels"]
+    ]
+
+
+def estimated(kernel: TimedKernel) -> TimedKernel:
+    """The kernel with what the model says of it today."""
+    return replace(kernel, estimate_us=_estimate_us(kernel))
+
+
+def _estimate_us(kernel: TimedKernel) -> float | None:
+    problem, gpu = parse_problem(kernel.problem), load_gpu(kernel.gpu)
+    genome = _today(load_family(kernel.family).space(problem.compile_keys(gpu.arch), gpu), kernel.values)
+    if genome is None:
+        return None
+    built = prepare(genome, problem, gpu, False, 0)
+    counted = built if built.failure else with_preflight(genome, problem, gpu, built, 0, only_counted=True)
+    if counted.failure:
+        return None
+    found = score([each.total_us for each in estimates(genome, counted, problem, gpu)])
+    return None if found is None else round(found, 4)
+
+
+def _today(space: SearchSpace, values: Mapping[str, Any]) -> Genome | None:
+    """The genome with genes that its family got since at their first values."""
+    try:
+        genome = space.genome(dict(values))
+    except UsageError:
+        return None
+    return None if space.violations(genome) else genome
+
+
+def tau(kernels: Sequence[TimedKernel]) -> float:
+    """Kendall's tau-b of times and estimates: 1 is the same order, 0 none; equal ones have no order."""
+    agree = unlike_times = unlike_estimates = 0
+    for first, second in itertools.combinations(kernels, 2):
+        left = (first.us > second.us) - (first.us < second.us)
+        one, two = (first.estimate_us or 0.0), (second.estimate_us or 0.0)
+        right = (one > two) - (one < two)
+        agree += left * right
+        unlike_times += left != 0
+        unlike_estimates += right != 0
+    scale = math.sqrt(unlike_times * unlike_estimates)
+    return agree / scale if scale else 0.0
+
+
+def summary(kernels: Sequence[TimedKernel]) -> dict[str, Any]:
+    """A family's row of the table."""
+    groups: dict[tuple[str, str], list[TimedKernel]] = {}
+    for each in kernels:
+        groups.setdefault((each.gpu, each.problem), []).append(each)
+    ratios = [each.ratio for each in kernels]
+    low, *_, high = statistics.quantiles(ratios, n=20, method="inclusive")
+    large = [group for group in groups.values() if len(group) >= _FEWEST]
+    apart = sorted(itertools.chain.from_iterable(map(_apart, large)))
+    return {
+        "kernels": len(kernels),
+        "problems": len(groups),
+        "gpus": sorted({gpu for gpu, _ in groups}),
+        "median": round(statistics.median(ratios), 3),
+        "low": round(low, 3),
+        "high": round(high, 3),
+        "spread": round(math.exp(apart[math.ceil(len(apart) * 2 / 3) - 1]), 3),
+        "tau": round(statistics.mean(map(tau, large)), 3),
+    }
+
+
+def _apart(group: Sequence[TimedKernel]) -> list[float]:
+    """How far each of a problem's ratios is from their median, as a logarithm."""
+    middle = statistics.median(each.ratio for each in group)
+    return [abs(math.log(each.ratio / middle)) for each in group]
+
+
+def summaries(kernels: Sequence[TimedKernel]) -> dict[str, dict[str, Any]]:
+    """The table's row of each family, over the kernels that the model has an estimate of."""
+    families: dict[str, list[TimedKernel]] = {}
+    for each in kernels:
+        if each.estimate_us:
+            families.setdefault(each.family, []).append(each)
+    return {family: summary(own) for family, own in sorted(families.items())}
+
+
+def main() -> int:
+    """Estimate, say, write; estimates of other families stay where one is asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--family", action="append", help="only this one; may be given more than once")
+    asked = parser.parse_args().family
+    known, found = timed_kernels(), {}
+    with IsolatedPool(_MANY) as pool:
+        work = (at for at in enumerate(known) if not asked or at[1].family in asked)
+        limits = {"limit_s": _LIMIT_S, "time_limit_s": _ALL_LIMIT_S}
+        for (at, kernel), ending in in_flight(pool, _numbered, work, many=_MANY, **limits):
+            found[at] = ending.value or replace(kernel, estimate_us=None)
+    now = [found.get(at, kernel) for at, kernel in enumerate(known)]
+    write_record(stored(RECORD), {**read_record(RECORD), "groups": _groups(now)})
+    rows = summaries(now)
+    estimate_error.write(rows, model_version=model_version())
+    for family, row in rows.items():
+        print(family, json.dumps(row))
+    return 0
+
+
+def _numbered(at: tuple[int, TimedKernel]) -> TimedKernel:
+    return estimated(at[1])
+
+
+def _groups(kernels: Sequence[TimedKernel]) -> list[dict[str, Any]]:
+    """As the record has them."""
+    place = lambda each: (each.family, each.gpu, each.problem)  # noqa: E731
+    return [
+        {
+            **dict(zip(("family", "gpu", "problem"), where, strict=True)),
+            "kernels": [[dict(each.values), each.us, each.estimate_us] for each in group],
+        }
+        for where, group in itertools.groupby(kernels, key=place)
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

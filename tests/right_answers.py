@@ -1,0 +1,37 @@
+"""A device's reference, run by the emulator on a test input."""
+
+import numpy as np
+
+from evoflash.emulator import launch as emulator
+from evoflash.kernels import gxx
+from evoflash.operations.expectations import outputs_of
+
+
+def answers_of(reference, workload, trial):
+    """Right rows, numbers and what is told of each row, by name."""
+    places, rows = reference.blocks(workload), len(reference.rows(workload))
+    columns = outputs_of(workload, "rows")[0].shape[-1]
+    made = {"right": (rows, columns), "honest": (rows, columns), "per_row": (rows, 5), "numbers": (rows,)}
+    library = gxx.build(reference.text, name="reference")
+    with emulator.Memory() as memory:
+        given = {name: memory.array(name, x.shape, x.dtype, fill=x) for name, x in trial.tensors.items()}
+        given["blocks"] = memory.array("blocks", places.shape, np.int32, fill=places)
+        for name, shape in made.items():
+            kind = np.float64 if name == "numbers" else np.float32
+            given[name] = memory.array(name, shape, kind, writable=True, unset=True, fill=np.nan)
+        addresses = {name: array.ctypes.data for name, array in given.items()}
+        for launch in reference.launches(workload):
+            emulation = emulator.run_launch(library, launch, reference.arguments(workload, addresses))
+            assert emulation.reports == ()
+        return {name: given[name].copy() for name in made}
+
+
+def assert_told_of_rows(per_row, known):
+    """Sums of squares, and the errors of honest arithmetic, as the host has them."""
+    squares = (known.right.reshape(len(per_row), -1) ** 2).sum(axis=1)
+    np.testing.assert_allclose(per_row[:, 0], squares, rtol=1e-3)
+    honest = max(per_row[:, 1].sum(), per_row[:, 3].sum())
+    assert abs(honest - known.scale.honest_squared) <= 0.05 * honest
+    worst, rms = np.maximum(per_row[:, 2], per_row[:, 4]), known.scale.rms.reshape(-1)
+    over = np.divide(worst, rms, out=np.zeros_like(worst), where=rms > 0).max()
+    assert abs(over - known.scale.honest_max_over_rms) <= 0.1 * over
