@@ -184,17 +184,17 @@ def check_kernel(
     The kernel is a .cu file (`path`), which runs in a sandbox, an `id`, or a `family` for a `gpu`, with
     gene `edits`. Nothing is stored. A verdict of `passed` holds for the shapes that were checked.
     """
-    from evoflash.app.check.runs import Confinement, reports_as_dict
+    from evoflash.app.check.confined_check import Confinement
     from evoflash.app.check.runs import check_kernel as check
+    from evoflash.app.check.runs import reports_as_dict
     from evoflash.app.check.subject import named_kernels
-    from evoflash.app.judge.foreign import MEMORY_BYTES
     from evoflash.sandbox.boundary import found_boundary
 
     what = _kernel_name(served, path, id, family, edits)
     if edits and id is not None:
         (family, edits, problem, gpu), what = _genome_with(served, id, edits, problem, gpu), None
     subjects = named_kernels(what, family, _words(edits), problem=problem, gpu=gpu, db=served.db)
-    confinement = None if path is None else Confinement(found_boundary(), timeout_s, MEMORY_BYTES)
+    confinement = None if path is None else Confinement(found_boundary(), timeout_s)
     return reports_as_dict(
         [check(subject, runs=runs, seed=seed, confinement=confinement) for subject in subjects]
     )
