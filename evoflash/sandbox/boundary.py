@@ -66,7 +66,7 @@ class Boundary:
 @cache
 def _python_folders() -> tuple[str, ...]:
     """Where this Python and its packages are; other folders in which it looks for modules are not shown."""
-    places = [sys.prefix, sys.base_prefix, os.path.realpath(sys.executable), *_installed_folders(), str(_PACKAGE)]
+    places = [sys.prefix, sys.base_prefix, os.path.realpath(sys.executable), *_site_folders(), str(_PACKAGE)]
     return tuple(dict.fromkeys(each for each in places if os.path.exists(each)))
 
 
@@ -82,7 +82,7 @@ def _processes_of_user() -> int:
 
 
 @cache
-def _installed_folders() -> tuple[str, ...]:
+def _site_folders() -> tuple[str, ...]:
     """The folders with installed packages in which this Python looks, wherever pip has put them."""
     return tuple(
         each
@@ -95,7 +95,7 @@ def _installed_folders() -> tuple[str, ...]:
 def _for_python() -> dict[str, str]:
     """Our package, which need not be installed where Python looks, and one thread each for NumPy."""
     return {
-        "PYTHONPATH": os.pathsep.join((str(_PACKAGE.parent), *_installed_folders())),
+        "PYTHONPATH": os.pathsep.join((str(_PACKAGE.parent), *_site_folders())),
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
