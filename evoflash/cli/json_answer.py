@@ -81,8 +81,8 @@ def add_row(name: str, row: Mapping[str, Any]) -> None:
 
 
 def run(call: Callable[[], int]) -> None:
-    """Print the one document of `call`, which returns an exit code or ends in SystemExit; SystemExit where
-    the code is not 0.
+    """Print the one document of `call`, which returns an exit code or ends in SystemExit; SystemExit with
+    that code, as every command ends.
     """
     global _running
     _running = answer = JsonAnswer()
@@ -95,8 +95,7 @@ def run(call: Callable[[], int]) -> None:
     finally:
         _running = None
     print(_document(answer, held.getvalue(), code), flush=True)
-    if code:
-        raise SystemExit(code)
+    raise SystemExit(code)
 
 
 @contextlib.contextmanager
