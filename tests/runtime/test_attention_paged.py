@@ -36,7 +36,8 @@ def kernel_of(name, recorder):
 
 def shape_of(w):
     sizes = w.names()
-    return (*(sizes[each] for each in PAGED_SIZES), form.first_page(w) + form.own_pages(w) + form.pool_pages(w))
+    pages = form.first_page(w) + form.own_pages(w) + form.pool_pages(w)
+    return (*(sizes[each] for each in PAGED_SIZES), pages)
 
 
 def strides_of(w, *, is_spread):
