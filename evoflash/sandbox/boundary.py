@@ -88,7 +88,7 @@ def _site_folders() -> tuple[str, ...]:
         each
         for each in sys.path
         if each.endswith(("site-packages", "dist-packages"))
-        or (each and next(Path(each).glob("numpy/__init__.py"), None))
+        or (each and next(Path(each).glob("*.dist-info"), None))
     )
 
 
