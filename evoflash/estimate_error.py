@@ -61,6 +61,16 @@ def estimate_error(family: str, model_version: str | None = None) -> EstimateErr
     return EstimateError(family, **{**row, "gpus": tuple(row["gpus"])})
 
 
+def likely_us(
+    family: str, model_version: str | None, estimate_us: float | None
+) -> tuple[float, float] | None:
+    """Between which times nine of ten kernels of that estimate are, in us. None of what is no estimate, which
+    has no model, and where nothing was measured of the family.
+    """
+    known = estimate_error(family, model_version) if model_version and estimate_us else None
+    return known.likely_us(estimate_us) if known and estimate_us else None
+
+
 def error_in_words(gpu: str, family: str, model_version: str | None = None) -> str:
     """For who reads an estimate of the family's kernel on the GPU, by that version of the model."""
     if family not in _table()["family"]:
