@@ -27,7 +27,7 @@ from evoflash.app.check import confined_worker
 from evoflash.app.check.cases import Case, OutputArray, OwnCase, WorkloadCase
 from evoflash.app.check.confined_worker import HEAD, ConfinedRequest, outputs_of
 from evoflash.app.check.findings import KINDS
-from evoflash.app.check.one_run import CaseRun, OneRun
+from evoflash.app.check.one_run import CaseRun, OneRun, crowding
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
 from evoflash.errors import SandboxError, UsageError
@@ -157,15 +157,13 @@ class _Worker:
 
     def make(self, case: Case, run: EmulatorRun, inputs_name: str) -> Ending[CaseRun]:
         """One run; a process that dies in it is not used again."""
-        launches = len(case.launches) if isinstance(case, WorkloadCase) else 1
-        limit_s = launches * run.cpu_limit_s
+        limit_s = len(case.launches) * run.cpu_limit_s
         inputs = expected = None
         if isinstance(case, WorkloadCase):
             inputs, expected = draw_case(case.workload, inputs_name, run.seed)
         request = pickle.dumps(ConfinedRequest(self._library, case, run, inputs, limit_s))
-        waits = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         now = time.monotonic()
-        deadline_s = min(now + limit_s * waits + _START_S, max(self._runs.deadline_s, now))
+        deadline_s = min(now + limit_s * crowding() + _START_S, max(self._runs.deadline_s, now))
         self._process.send(len(request).to_bytes(8, "little") + request)
         head = self._process.receive(_FRAME.size, deadline_s)
         if head is None:

@@ -1,5 +1,6 @@
 """The record of one run of a kernel in the emulator, and how it ended. Runs nothing."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,6 +82,11 @@ class OneRun:
         value = self.ending.value
         seconds, rel_l2 = (value.seconds, value.rel_l2) if value else (None, None)
         return RunRecord(name_of(self.case), self.run, self.inputs, seconds, rel_l2)
+
+
+def crowding() -> float:
+    """How many times as long CPU seconds take, as more processes want to run than there are cores."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def name_of(case: Case) -> str:

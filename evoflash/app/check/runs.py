@@ -7,7 +7,6 @@ layer is not seen.
 """
 
 import itertools
-import os
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -31,7 +30,15 @@ from evoflash.app.check.confined_runs import MOST_FAILED, ConfinedRuns, ToRun
 from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
 from evoflash.app.check.lint import beyond_in, unseen_in
-from evoflash.app.check.one_run import CaseRun, OneRun, RunRecord, lines_to_watch, name_of, with_callers
+from evoflash.app.check.one_run import (
+    CaseRun,
+    OneRun,
+    RunRecord,
+    crowding,
+    lines_to_watch,
+    name_of,
+    with_callers,
+)
 from evoflash.app.check.subject import KernelUnderTest
 from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.launch import Emulation, Site
@@ -370,10 +377,7 @@ def _run_all(library: Path, to_run: Sequence[ToRun]) -> list[OneRun]:
 def _start(
     pool: IsolatedPool, library: Path, case: Case, run: EmulatorRun, inputs: str
 ) -> Future[Ending[CaseRun]]:
-    launches = len(case.launches) if isinstance(case, WorkloadCase) else 1
-    # CPU seconds take longer where more processes want to run than there are cores.
-    waits = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    limit_s = launches * run.cpu_limit_s * waits + _GRACE_S
+    limit_s = len(case.launches) * run.cpu_limit_s * crowding() + _GRACE_S
     return pool.submit(run_case, library, case, run, inputs, timeout_s=limit_s)
 
 
@@ -382,11 +386,7 @@ def _launches_that_do_not_fit(subject: KernelUnderTest, build: Build | None) -> 
     gpu = subject.gpu
     if gpu is None:
         return []
-    launches = {
-        launch
-        for case in subject.cases
-        for launch in (case.launches if isinstance(case, WorkloadCase) else (case.launch,))
-    }
+    launches = {launch for case in subject.cases for launch in case.launches}
     sizes = {launch.smem_bytes for launch in launches if launch.smem_bytes > gpu.smem_per_block}
     texts = [f"{size} bytes of shared memory; {gpu.name} allows {gpu.smem_per_block}" for size in sizes]
     if build is not None:
