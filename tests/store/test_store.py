@@ -40,7 +40,7 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
-from evoflash.exchange import Exchange, GeneEdit
+from evoflash.exchange import Exchange, JudgedEdit
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import DB
 from evoflash.space import Genome
@@ -608,7 +608,10 @@ def test_a_database_made_by_revision_0005_goes_on_and_keeps_exchanges_with_a_lan
     with open_store(str(restored(path, FIXTURES / "store_0005.sql.xz"))) as store:
         (run,) = store.runs()
         assert (run.key.llm, run.start.llm_trials, len(store.history(run))) == ("", 0, 2)
-        edits = (GeneEdit("0" * 16, {"a": "\ud800\0"}, "unknown gene", "a"), GeneEdit("", {}, "malformed"))
+        edits = (
+            JudgedEdit("0" * 16, {"a": "\ud800\0"}, "unknown gene", "a"),
+            JudgedEdit("", {}, "malformed"),
+        )
         kept = Exchange("m", 8, 9, "answered", {"model": "m"}, ("0" * 16,), "{}", 1.5, 0.25, edits)
         for status in ("answered", "HTTP 502"):
             keep_exchange(store.database, run, replace(kept, status=status))
