@@ -67,7 +67,8 @@ asked AS (
     -- Kernels that a language model proposed, and the first request of the run that has them in its answer.
     SELECT l.run_id, l.genome_id, MIN(x.position) + 1 AS request
     FROM lineage AS l JOIN exchanges AS x ON x.run_id = l.run_id
-    WHERE l.operator = 'language_model' AND x.edits_json LIKE '%"child":"' || l.genome_id || '"%'
+    WHERE l.operator = 'language_model'
+        AND REPLACE(x.edits_json, '"child":"' || l.genome_id || '"', '') <> x.edits_json
     GROUP BY l.run_id, l.genome_id
 ),
 judged AS (

@@ -113,8 +113,8 @@ def _look_up(word: str, *, problem: str | None, spec: GpuSpec, db: str, seed: in
 
 
 def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Meaning:
-    """A file that `evoflash export` wrote is rendered again from its banner, as for `evoflash check`; where its
-    kernel was edited, that is compiled as it stands, and launched as the banner says.
+    """A file that `evoflash export` wrote is rendered again from its banner, as for `check`; an edited
+    kernel is compiled as it stands, and launched as the banner says.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -82,9 +82,10 @@ def _check(before: str, after: str, *, most: int) -> None:
     was, now = kernel_text(before), kernel_text(after)
     if _FRAME.findall(was.code) != _FRAME.findall(now.code):
         raise EditRefusedError(FRAME)
-    if was.names == now.names and [line for line, _ in was.directives] == [
-        line for line, _ in now.directives
-    ]:
+    old, new = ([line for line, _ in text.directives] for text in (was, now))
+    if was.names == now.names and old == new:
         raise EditRefusedError(IDLE, "comments and spaces alone")
+    if others := [line for line in new if line not in old and not line.startswith("#pragma")]:
+        raise EditRefusedError(REFUSED, others[0])  # a name's other meaning reaches the signature, too
     if refused := lint(f"{_INCLUDE}{after}"):
         raise EditRefusedError(REFUSED, refused[0].what)

@@ -145,6 +145,20 @@ def good_source(request: Asked, number: int) -> None:
     )
 
 
+def some_lines(request: Asked, number: int) -> None:
+    """Edits of one and of two lines of a text, no repetition of one another, and one that is none."""
+    lines = source_of(request.said).splitlines()
+    places = [(line, f"{line} // {number}") for line in lines]
+    request.say(source_proposals(places[:1], places[1:3], [("no such line", "")]))
+
+
+def lines_that_are_none(request: Asked, number: int) -> None:
+    """Edits of a text that stand nowhere in it, of another kernel, and of no form."""
+    said = json.loads(source_proposals([("no such line", "x")], [("", "")]))
+    said["proposals"] += [{"kernel": "K2", "edits": [{"search": "line 1;", "replace": "x"}]}, {"text": "x"}]
+    request.say(json.dumps(said))
+
+
 def good_and_echo(request: Asked, number: int) -> None:
     """Good edits behind all that it was sent, headers too, and now and then a failure with the same."""
     sent = f"{request.path} {dict(request.headers.items())}".replace("{", "(").replace("}", ")")
@@ -242,6 +256,6 @@ USELESS = {
     each.__name__: each
     for each in (
         *(garbage, unknown_genes, bad_gateway, too_many, drip, header_drip, huge, injection, silence),
-        *(redirect, wrong_type, echo, bored),
+        *(redirect, wrong_type, echo, bored, lines_that_are_none),
     )
 }
