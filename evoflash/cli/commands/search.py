@@ -151,7 +151,7 @@ def search(
     ] = None,
     llm: Annotated[
         str | None,
-        typer.Option("--llm", metavar="MODEL", help="A language model that may propose edits of genes."),
+        typer.Option("--llm", metavar="MODEL", help="A language model that may propose edits."),
     ] = None,
     llm_url: Annotated[
         str | None,
@@ -179,6 +179,10 @@ def search(
             "--llm-replay", metavar="RUN", help="Repeat what the model of this run answered; ask none."
         ),
     ] = None,
+    llm_source: Annotated[
+        bool,
+        typer.Option("--llm-source", help="With --llm: it edits a rendered kernel's source, not genes."),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -210,10 +214,10 @@ def search(
 
     parse_price(price_per_hour)
     model = None
-    if llm or llm_url or llm_key_env or llm_prompt or llm_replay:
+    if llm or llm_url or llm_key_env or llm_prompt or llm_replay or llm_source:
         from evoflash.app.search.language_model import language_model
 
-        model = language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay)
+        model = language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay, source=llm_source)
     usual = "evolution" if preset or population else DEFAULT_STRATEGY
     strategy, trials = catalogue.preset_strategy(strategy or usual, preset, population)
     limits = limits_of(trials if budget is None else budget, time_limit, minutes, until)
@@ -232,6 +236,8 @@ def search(
             raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
         if objective is not None:
             raise UsageError("a recorded space has times alone: --objective is for searches on kernels.")
+        if llm_source:
+            raise UsageError("a recorded space has no texts: --llm-source is for searches on kernels.")
         _on_recording(
             recorded,
             db,
@@ -265,7 +271,7 @@ def search(
         "llm": model,
     }
     if dry_run:
-        _check_alone(llm=llm, **{"llm-replay": llm_replay})
+        _check_alone(llm=llm, **{"llm-replay": llm_replay, "llm-source": llm_source or None})
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
         with interrupt_in_words():
             plan = planning.plan(problem=problem, evaluator=evaluator, is_timed=False, **planned)
