@@ -66,8 +66,8 @@ class StoreError(EvoflashError):
 # Of a database's URL: behind the user, and as a parameter of libpq. Of a web address: whoever it is for, and
 # its whole query, which may be a key under any name.
 _PASSWORDS = (
-    re.compile(r"(https?://)[^/?#\s'\"]*(@)"),
-    re.compile(r"(https?://[^?#\s'\"]*\?)[^\s'\"]+()"),
+    re.compile(r"(https?://)[^/?#\s'\"]*(@)", re.IGNORECASE),
+    re.compile(r"(https?://[^?#\s'\"]*\?)[^\s'\"]+()", re.IGNORECASE),
     re.compile(r"(://[^:/@\s]*:)[^/\s]*(@)"),
     re.compile(r"([?&]\w*password=)[^&\s'\"]*()"),
 )

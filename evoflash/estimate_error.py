@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_TABLE = Path(__file__).with_suffix(".toml")
-_HEAD = "# Made by `python -m scripts.model.error`. Ratios are measured times over estimates.\n"
+TABLE = Path(__file__).with_suffix(".toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class EstimateError:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    return tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
 
 
 def known_model_version() -> str:
@@ -59,6 +58,16 @@ def estimate_error(family: str, model_version: str | None = None) -> EstimateErr
     if row is None or model_version not in (None, known_model_version()):
         return None
     return EstimateError(family, **{**row, "gpus": tuple(row["gpus"])})
+
+
+def likely_us(
+    family: str, model_version: str | None, estimate_us: float | None
+) -> tuple[float, float] | None:
+    """Between which times nine of ten kernels of that estimate are, in us. None of what is no estimate, which
+    has no model, and where nothing was measured of the family.
+    """
+    known = estimate_error(family, model_version) if model_version and estimate_us else None
+    return known.likely_us(estimate_us) if known and estimate_us else None
 
 
 def error_in_words(gpu: str, family: str, model_version: str | None = None) -> str:
@@ -135,20 +144,3 @@ def ties(estimates: Sequence[float], family: str, *, unproven: Sequence[float] =
     within = sum(each <= reach for each in estimates) - 1
     screened = sum(each <= reach or f"{each:.4g}" == f"{best:.4g}" for each in unproven)
     return EstimateTies(best, equal, max(within - equal, 0), known.spread if known else None, screened)
-
-
-# ---- the table
-
-
-def write(rows: Mapping[str, Mapping[str, Any]], *, model_version: str) -> None:
-    """Write the table: a row for each family, of estimates by that version of the model."""
-    text = [f'{_HEAD}model_version = "{model_version}"\n']
-    for family, values in rows.items():
-        text.append(f"\n[family.{family}]\n")
-        text += [f"{key} = {_toml(value)}\n" for key, value in values.items()]
-    _TABLE.write_text("".join(text), encoding="utf-8")
-    _table.cache_clear()
-
-
-def _toml(value: Any) -> str:
-    return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else repr(value).replace("'", '"')

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from evoflash.estimate_error import estimate_error
+from evoflash.estimate_error import likely_us
 from evoflash.operation import CompileKey
 from evoflash.problem import has_lse
 from evoflash.space import Genome
@@ -167,7 +167,7 @@ class Evaluation:
         is_replay = self.basis is Basis.REPLAYED
         if self.is_estimate:
             bound = f", bound by {self.bound}" if self.bound else ""
-            likely = f" (likely {self._likely_in_words})" if self.likely_us else ""
+            likely = " (likely {:.3g} to {:.3g} us)".format(*self.likely_us) if self.likely_us else ""
             by = f"ESTIMATED by model {self.model_version}, not measured{likely}"
             replayed = ", replayed from a recording" if is_replay else ""
             unproven = ", not proven to be right" if self.is_screened else ""
@@ -182,13 +182,7 @@ class Evaluation:
         """Of an estimate: nine of ten kernels of its family and of this estimate took a time between these,
         in us. None of a measured time, and where nothing was measured of the family.
         """
-        known = estimate_error(self.genome.family, self.model_version) if self.is_estimate else None
-        return known.likely_us(self.score_us) if known and self.score_us else None
-
-    @property
-    def _likely_in_words(self) -> str:
-        low, high = self.likely_us or (0.0, 0.0)
-        return f"{low:.3g} to {high:.3g} us"
+        return likely_us(self.genome.family, self.model_version, self.score_us)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the compiler's logs; the genome as its id, its family and its values."""

@@ -6,6 +6,7 @@ sound whatever threads its user has, and it calls nothing of what it loads, so t
 It ends with its user, however that ends. Linux alone has it; spawning.py asks it.
 """
 
+import atexit
 import contextlib
 import errno
 import fcntl
@@ -94,8 +95,18 @@ def _start() -> socket.socket:
         python = os.fsdecode(spawn.get_executable())
         flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]
         command = [python, *flags, "-c", f"{code}.serve({theirs.fileno()})"]
-        util.spawnv_passfds(os.fsencode(python), command, [theirs.fileno()])
+        server = util.spawnv_passfds(os.fsencode(python), command, [theirs.fileno()])
+    atexit.register(_end, ours, server, os.getpid())
     return ours
+
+
+def _end(asks: socket.socket, server: int, user: int) -> None:
+    """When its user ends the server does, and what it took of the CPU is of its user's children."""
+    if os.getpid() == user:
+        with contextlib.suppress(OSError):  # it was killed
+            asks.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(server, 0)
 
 
 # ---- in the server
@@ -136,7 +147,8 @@ def serve(asks: int) -> None:
             for number, handler in {**before, signal.SIGCHLD: signal.SIG_DFL}.items():
                 signal.signal(number, handler)
             user.detach()
-            _become(asked["numbers"], files[1:], tracker=asked["tracker"])
+            above = 1 + max(silent, *asked["numbers"], *files, *tells.values())
+            _become(asked["numbers"], files[1:], above=above, tracker=asked["tracker"])
         if pid > 0:
             tells[pid] = files.pop(0)
         for file in files:
@@ -165,9 +177,10 @@ def _tell_ends(tells: dict[int, int]) -> None:
         os.close(file)
 
 
-def _become(numbers: list[int], files: list[int], *, tracker: int) -> None:
-    """Be the process that was asked for, with these files under these numbers and no others."""
-    above = 1 + max(*numbers, *map(int, os.listdir("/proc/self/fd")))
+def _become(numbers: list[int], files: list[int], *, above: int, tracker: int) -> None:
+    """Be the process that was asked for, with these files under these numbers, and of those below `above` no
+    others.
+    """
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for file in files]
     os.closerange(0, above)
     for file, number in zip(moved, numbers, strict=True):

@@ -5,6 +5,8 @@ import pkgutil
 from contextlib import suppress
 from importlib import import_module
 
+from evoflash.cli.program import app
+
 # All but what needs a GPU or CuPy: some commands must do without them.
 PACKAGES = (
     *("cli", "app", "views", "store", "strategies", "replay", "exports", "champions"),
@@ -18,5 +20,7 @@ def load_commands() -> None:
         for module in pkgutil.walk_packages(folder.__path__, f"evoflash.{package}."):
             with suppress(ImportError):  # an extra that is not installed here
                 import_module(module.name)
+    # The program, and what reads its options: a third of what a short command takes.
+    app().make_context("evoflash", ["runs"])
     gc.collect()
     gc.freeze()  # else the next collection copies all that is loaded into each process

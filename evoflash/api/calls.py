@@ -20,6 +20,7 @@ from evoflash.app.mix import WeightedProblem, read_problems
 from evoflash.app.recordings import compare_strategies
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
+from evoflash.app.search.language_model import language_model
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.limits import limits as limits_of
 from evoflash.app.search.machines import MachineOptions, machines
@@ -62,6 +63,11 @@ def search(
     scheduler: str | None = None,
     tls: str | Path | None = None,
     ahead: int | None = None,
+    llm: str | None = None,
+    llm_url: str | None = None,
+    llm_key_env: str | None = None,
+    llm_prompt: str | None = None,
+    llm_replay: str | None = None,
 ) -> SearchResult:
     """Search for the fastest kernel and store every outcome; the same call again continues to its budget.
 
@@ -74,6 +80,8 @@ def search(
     `gpus` ("all", "0,1"), `workers` (processes without a GPU) or `scheduler` (a Dask scheduler's address,
     with the folder `tls` of its certificate) say where to work, as the command's options of these names do;
     `ahead` is how many proposals are in flight. `gpus` sets CUDA_VISIBLE_DEVICES of this process.
+    `llm` is a language model at `llm_url` that may propose edits beside the strategy; the other arguments
+    that begin so are the command's options of these names.
     `progress` is called with a Step after each evaluation. Ctrl-C, or a notebook's stop button, ends the
     search and keeps what it has: the result says `is_interrupted`.
 
@@ -99,6 +107,7 @@ def search(
         transfer=transfer,
         seeds=seeds,
         objective=objective,
+        llm=language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay),
     )
     where, plan = db or default_database(), None
     asked = MachineOptions(gpus, workers, scheduler, None if tls is None else Path(tls), ahead, evaluator)

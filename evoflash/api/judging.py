@@ -5,6 +5,7 @@ from pathlib import Path
 
 from evoflash.api.records import Kernel, KernelCheck, KernelComparison, KernelVerification
 from evoflash.api.words import text_of_problem
+from evoflash.app.check.confined_check import confinement_for
 from evoflash.app.check.runs import check_kernel
 from evoflash.app.check.subject import named_kernels, of_genome
 from evoflash.app.compare import compare_by_name
@@ -72,7 +73,12 @@ def check(
         subjects = named_kernels(None, str(what), words, problem=text, gpu=gpu, db=where)
     else:
         subjects = named_kernels(str(what), None, [], problem=text, gpu=gpu, db=where)
-    return KernelCheck(tuple(check_kernel(each, runs=runs, seed=seed) for each in subjects))
+    return KernelCheck(
+        tuple(
+            check_kernel(each, runs=runs, seed=seed, confinement=confinement_for(is_foreign=each.is_foreign))
+            for each in subjects
+        )
+    )
 
 
 def verify(

@@ -29,7 +29,7 @@ from evoflash.app.runs import closing_database, cost_as_dict
 from evoflash.champions import ARCHIVED
 from evoflash.champions.evidence import archived_for
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.estimate_error import estimate_error
+from evoflash.estimate_error import likely_us
 from evoflash.evaluation import Basis
 from evoflash.kernels.family import load_family
 from evoflash.problem import canonical, parse_problem
@@ -66,8 +66,7 @@ class Rankings:
         """
         rows = self.as_dicts()
         for row in rows:
-            known = estimate_error(row["name"], row["model_version"]) if row["model_version"] else None
-            row["likely_us"] = known.likely_us(row["score_us"]) if known and row["score_us"] else None
+            row["likely_us"] = likely_us(row["name"], row["model_version"], row["score_us"])
         for row, name in ((row, name) for row in rows for name in ("values", "provenance")):
             text = row.pop(f"{name}_json")
             row[name] = None if text is None else json.loads(text)

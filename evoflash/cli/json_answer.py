@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evoflash.version import SCHEMA_VERSION
 from evoflash.views.terminal import error_facts, json_text
 from evoflash.written_files import WrittenFiles, noting_files
 
@@ -81,24 +80,22 @@ def add_row(name: str, row: Mapping[str, Any]) -> None:
         _running.facts.setdefault(name, []).append(dict(row))
 
 
-def run(call: Callable[[], int]) -> int:
-    """As `call` ends, which returns an exit code or ends in SystemExit; its one document is printed first."""
+def run(call: Callable[[], int]) -> None:
+    """Print the one document of `call`, which returns an exit code or ends in SystemExit; SystemExit with
+    that code, as every command ends.
+    """
     global _running
     _running = answer = JsonAnswer()
-    ended: SystemExit | None = None
     try:
         with _held_stdout() as held, noting_files(answer.files):
             try:
                 code = call()
             except SystemExit as end:
-                ended = end
                 code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         _running = None
     print(_document(answer, held.getvalue(), code), flush=True)
-    if ended is not None:
-        raise ended
-    return code
+    raise SystemExit(code)
 
 
 @contextlib.contextmanager
@@ -117,18 +114,22 @@ def _held_stdout() -> Iterator[io.StringIO]:
 
 
 def _document(answer: JsonAnswer, text: str, code: int) -> str:
-    if code and not text.strip():
+    if _is_json(text):
+        return text.rstrip("\n")
+    output = {"output": text} if text.strip() else {}
+    if code:
         said = answer.error or (answer.notes or ["it failed."])[-1]
-        return json_text(error_facts(said, code))
-    if text.lstrip()[:1] in ("{", "["):
-        try:
-            json.loads(text)
-        except ValueError:
-            pass
-        else:
-            return text.rstrip("\n")
+        return json_text(error_facts(said, code) | output)
     files = answer.files
-    done: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "status": "done", "exit_code": code}
-    done |= {"dry_run": files.is_dry, "files": [str(path) for path in files.paths], **answer.facts}
-    done |= {"output": text} if text else {}
-    return json.dumps(done | {"notes": answer.notes}, indent=2)
+    done = {"status": "done", "exit_code": 0, "dry_run": files.is_dry, "files": list(map(str, files.paths))}
+    return json_text(done | answer.facts | output | {"notes": answer.notes})
+
+
+def _is_json(text: str) -> bool:
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, end_on_signals, progress_note
@@ -139,13 +139,14 @@ def run_command(arguments: Sequence[str]) -> int:
     """
     arguments = json_answer.with_stdout(arguments)
     if json_answer.is_asked(arguments):
-        return json_answer.run(lambda: _until_a_signal(lambda: _run(arguments)))
-    return _run(arguments)
+        told = partial(_run, lambda: _call(arguments), arguments)
+        return _run(lambda: json_answer.run(lambda: _until_a_signal(told)), arguments)
+    return _run(lambda: _call(arguments), arguments)
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(call: Callable[[], None], arguments: Sequence[str]) -> int:
     try:
-        _call(arguments)
+        call()
     except EvoflashError as error:
         return _say(str(error), error.exit_code)
     except BrokenPipeError:

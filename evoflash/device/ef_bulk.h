@@ -102,6 +102,15 @@ EF_DEV void bulk_load(u32 target, const void* source, u32 bytes, u32 bar EF_LINE
 #endif
 }
 
+// Asks for `bytes` bytes to be brought to L2. No access: who reads them later finds what was written meanwhile.
+EF_DEV void bulk_prefetch(const void* source, u32 bytes EF_LINE) {
+#if EF_GPU
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
+#else
+  efemu::bulk_prefetch(source, bytes, line);
+#endif
+}
+
 // bulk_load with a policy for L2.
 EF_DEV void bulk_load_hint(u32 target, const void* source, u32 bytes, u32 bar, u64 policy EF_LINE) {
 #if EF_GPU

@@ -43,6 +43,19 @@ EF_DEV void cp_async16_zfill_l2(u32 target, const void* source, bool inside EF_L
 #endif
 }
 
+// cp_async16_zfill of what is read once: its bytes leave L2 before others, where the 128 around the source come together.
+EF_DEV void cp_async16_zfill_once(u32 target, const void* source, bool inside EF_LINE) {
+#if EF_GPU
+  const int bytes = inside ? 16 : 0;
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::
+               "r"(target), "l"(source), "r"(bytes), "l"(policy) : "memory");
+#else
+  efemu::copy_async(target, source, inside, line);
+#endif
+}
+
 // cp_async16_zfill that keeps the line in L1 as well: other blocks of the SM may find it there.
 EF_DEV void cp_async16_zfill_l1(u32 target, const void* source, bool inside EF_LINE) {
 #if EF_GPU

@@ -18,6 +18,16 @@ EF_DEV T ldg(const T* source EF_LINE) {
 #endif
 }
 
+// Asks for the 128 bytes around an address to come to L2, whoever will read them: a hint, which nobody waits for. L2 is
+// where all see the same, so that it may come before what another kernel still writes there.
+EF_DEV void prefetch_l2(const void* source EF_LINE) {
+#if EF_GPU
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(source));
+#else
+  efemu::prefetch_global(source, line);
+#endif
+}
+
 // Stores 2, 4, 8 or 16 bytes to global memory, aligned to their size.
 template <class T>
 EF_DEV void stg(T* target, T value EF_LINE) {

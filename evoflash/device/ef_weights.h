@@ -66,11 +66,15 @@ inline float size_of_e4m3(u32 code) {
 #endif
 
 // The four e4m3 of a register as bf16, two to a register: the element at the lowest address in the low half of the
-// first. Exact; the NaN gives 480. Instructions of integers, and one multiplication that takes the biases' difference.
+// first. Exact; the NaN gives 480. A byte is spread over 16 bits by copies of its sign, moved to where bf16 has exponent
+// and fraction, and the copies but one are masked out: two instructions of integers and a shift for a pair. One
+// multiplication takes the biases' difference.
 EF_DEV void bf16_of_e4m3(u32 (&pairs)[2], u32 four) {
 #if EF_GPU
-  const u32 low = __byte_perm(four, 0, 0x1404), high = __byte_perm(four, 0, 0x3424);
-  const u32 a = (low & 0x80008000u) | (low >> 4 & 0x07f007f0u), b = (high & 0x80008000u) | (high >> 4 & 0x07f007f0u);
+  u32 low, high;
+  asm("prmt.b32 %0, %1, 0, 0x9180;" : "=r"(low) : "r"(four));
+  asm("prmt.b32 %0, %1, 0, 0xb3a2;" : "=r"(high) : "r"(four));
+  const u32 a = low << 4 & 0x87f087f0u, b = high << 4 & 0x87f087f0u;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pairs[0]) : "r"(a), "r"(0x7b807b80u), "r"(0x80008000u));
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pairs[1]) : "r"(b), "r"(0x7b807b80u), "r"(0x80008000u));
 #else

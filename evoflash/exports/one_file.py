@@ -9,6 +9,7 @@ import json
 import textwrap
 import zlib
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from evoflash import operation as registry
@@ -71,6 +72,7 @@ def _embed(made: Sequence[Artefact]) -> str:
     return "KERNELS = []\n" + "\n".join(each)
 
 
+@cache
 def runtime_source(*modules: str) -> str:
     """The text of these modules of evoflash.runtime as one, MODULES first; it defines all their names.
 

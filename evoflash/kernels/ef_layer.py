@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from evoflash.paths import DEVICE, cache_dir, writing_to_cache
@@ -209,7 +209,12 @@ def _reachable(blocks: list[LayerBlock], kernel: str) -> list[LayerBlock]:
 
 
 def _names(kernel: str, name: str) -> bool:
-    return re.search(rf"\b{name}\b" if name.startswith("EF_") else rf"\bef::{name}\b", kernel) is not None
+    return (name if name.startswith("EF_") else f"ef::{name}") in _words(kernel)
+
+
+@lru_cache(maxsize=4)
+def _words(kernel: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\bef::\w+", kernel)) | frozenset(re.findall(r"\w+", kernel))
 
 
 def _is_useless(block: LayerBlock, kernel: str, sizes: set[int] | None) -> bool:

@@ -135,7 +135,9 @@ class Family:
 
     def space(self, keys: tuple[CompileKey, ...], gpu: GpuSpec) -> SearchSpace:
         """The family's search space on a GPU: a valid genome passes the checks under every compile key."""
+        return _space(self, keys, gpu)
 
+    def _build_space(self, keys: tuple[CompileKey, ...], gpu: GpuSpec) -> SearchSpace:
         @lru_cache(maxsize=64)  # all checks of one genome see the same names
         def names(values: tuple[tuple[str, Value], ...]) -> tuple[dict[str, Any], ...]:
             return tuple(self.names(dict(values), key, gpu) for key in keys)
@@ -259,6 +261,9 @@ def _launch(kernel: KernelSpec, names: Mapping[str, Any], shared: Mapping[str, A
 def _three(expressions: tuple[Expression, ...], names: Mapping[str, Any]) -> tuple[int, int, int]:
     x, y, z = (expression(names) for expression in expressions)
     return x, y, z
+
+
+_space = lru_cache(maxsize=64)(Family._build_space)  # one takes as long as a hundred checks
 
 
 def _admits(entry: str, arch: str) -> bool:

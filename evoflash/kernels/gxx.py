@@ -48,7 +48,8 @@ _LINKED = ("-Wl,-Bsymbolic",)
 # A run has many of them: -O1 takes 50 ms more to compile, and two thirds of the time to run.
 _COPIES = ("memcpy", "memmove", "memset", "memcmp")
 _SEEN = (
-    *("-O1", "-fsanitize=thread", "-fno-tree-loop-distribute-patterns", "-include", "seen_layer.h"),
+    *("-O1", "-fno-tree-dse", "-fno-dse"),  # a store of what is there already is one, too
+    *("-fsanitize=thread", "-fno-tree-loop-distribute-patterns", "-include", "seen_layer.h"),
     *(f"-fno-builtin-{name}" for name in _COPIES),
     *(f"-Wl,--wrap={name}" for name in _COPIES),
 )
@@ -210,6 +211,7 @@ def _kernel_flags() -> tuple[str, ...]:
     return (*_KERNEL_FLAGS, *garbage, *linker, *_LINKED)
 
 
+@cache
 def _sources_digest() -> str:
     files = [*sorted(EMU.glob("*.h")), *sorted(EMU.glob("*.cpp")), *sorted(DEVICE.glob("*.h"))]
     return _digest(*(file.read_text() for file in files), wgmma_shapes())

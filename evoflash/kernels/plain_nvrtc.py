@@ -71,10 +71,10 @@ def _device_code(text: str) -> str:
     spliced = len(_INCLUDE.findall(code.replace("\\\n", ""))) != len(_INCLUDE.findall(code))
     if spliced:
         code = re.sub(r"\\\n", lambda _: " \n", code)
-    return _INCLUDE.sub(_kept, code)
+    return _INCLUDE.sub(_kept_include, code)
 
 
-def _kept(include: re.Match[str]) -> str:
+def _kept_include(include: re.Match[str]) -> str:
     named = include[1].strip()
     return f"#include {named}" if _HEADERS.fullmatch(named) else ""
 

@@ -12,9 +12,9 @@ from evoflash.space import Genome, SearchSpace, is_among
 
 # The kinds of mistakes, beside VALID.
 MALFORMED = "malformed"
-KERNEL, GENE, VALUE = "unknown kernel", "unknown gene", "unknown value"
+KERNEL, GENE, VALUE, TWICE = "unknown kernel", "unknown gene", "unknown value", "gene named twice"
 NO_EFFECT, CHECK, DUPLICATE, SURPLUS = "no effect", "breaks a check", "duplicate", "surplus"
-KINDS = (MALFORMED, KERNEL, GENE, VALUE, NO_EFFECT, CHECK, DUPLICATE, SURPLUS)
+KINDS = (MALFORMED, KERNEL, GENE, VALUE, TWICE, NO_EFFECT, CHECK, DUPLICATE, SURPLUS)
 MOST = 16  # edits of an answer that are looked at
 _MOST_DETAIL = 80  # characters
 
@@ -54,9 +54,10 @@ def _proposals(answer: str) -> list[Any] | None:
 
 
 def _edit(proposal: Any, shown: Mapping[str, Genome], space: SearchSpace) -> tuple[GeneEdit, Genome | None]:
-    genes = _genes(proposal)
-    if genes is None:
+    named = _named_values(proposal)
+    if named is None:
         return GeneEdit("", {}, MALFORMED), None
+    genes = dict(named)
     parent = shown.get(proposal["kernel"])
     if parent is None:
         return GeneEdit("", genes, KERNEL, proposal["kernel"][:_MOST_DETAIL]), None
@@ -64,6 +65,8 @@ def _edit(proposal: Any, shown: Mapping[str, Genome], space: SearchSpace) -> tup
     def wrong(verdict: str, detail: str = "") -> tuple[GeneEdit, None]:
         return GeneEdit(parent.id, genes, verdict, detail[:_MOST_DETAIL]), None
 
+    if len(genes) < len(named):
+        return wrong(TWICE)
     for name, value in genes.items():
         if name not in space.names:
             return wrong(GENE, name)
@@ -80,20 +83,17 @@ def _edit(proposal: Any, shown: Mapping[str, Genome], space: SearchSpace) -> tup
     return GeneEdit(parent.id, genes, VALID, child=child.id), child
 
 
-def _genes(proposal: Any) -> dict[str, Any] | None:
-    """The genes of a proposal of the right form, which names each once; else None."""
+def _named_values(proposal: Any) -> list[tuple[str, Any]] | None:
+    """The genes of a proposal of the right form, with their values; else None."""
     if not isinstance(proposal, dict) or not isinstance(proposal.get("kernel"), str):
         return None
     edits = proposal.get("edits")
     if not isinstance(edits, list) or not 1 <= len(edits) <= MOST:
         return None
-    genes: dict[str, Any] = {}
+    named = []
     for edit in edits:
-        name = edit.get("gene") if isinstance(edit, dict) else None
-        if not isinstance(name, str) or "value" not in edit or name in genes:
+        name, value = (edit.get("gene"), edit.get("value")) if isinstance(edit, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(value, str | int | bool):
             return None
-        value = edit["value"]
-        if not isinstance(value, str | int | bool):
-            return None
-        genes[name] = value
-    return genes
+        named.append((name, value))
+    return named

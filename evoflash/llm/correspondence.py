@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evoflash.exchange import ANSWERED, ENDED, VALID, Exchange
 from evoflash.llm.endpoint import Endpoint, Reply, post
@@ -122,9 +122,9 @@ class Correspondence:
             if self._where is not None:
                 say(f"the language model is asked no more ({why}); the search goes on without it.")
 
-    def close(self, *, position: int) -> None:
+    def close(self, *, position: int, waited_s: float) -> None:
         """Give up what is under way, and keep that it was asked."""
         if self._asked is None or self._where is None:
             return
         reply = Reply(ENDED, seconds=time.monotonic() - self._asked.begun_s)
-        self._keep(self._exchange(reply, taken_at=position))
+        self._keep(replace(self._exchange(reply, taken_at=position), waited_s=waited_s))

@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from evoflash.errors import UsageError
 from evoflash.exchange import ANSWERED
 
-LIMIT_S = 120.0  # for the whole of a request, however slowly bytes come
+LIMIT_S = 180.0  # for the whole of a request, however slowly bytes come
 MOST_BYTES = 256 * 1024  # of a response
 MOST_OF_OTHERS = 2_000  # characters kept of a response that is no answer
 _SHORTEST_SECRET = 6  # characters: leaving out shorter ones would only tear texts apart

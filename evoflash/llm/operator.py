@@ -9,7 +9,7 @@ came in, which is kept with them: a replay proposes the same.
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,6 +34,13 @@ _STRATEGY = "strategy"  # all other proposals, in the credit
 def trials(budget: int | None) -> int:
     """Proposals that the model and its control may take of a budget without earning them."""
     return int(SHARE * (budget or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _ValidEdit:
+    parent: Genome
+    child: Genome
+    size: int  # genes that the edit names
 
 
 class WithLanguageModel:
@@ -61,8 +68,8 @@ class WithLanguageModel:
         self._asked_about = ("", 0)  # the best kernel and the outcomes there were at the newest request
         self._known: dict[str, Genome] = {}  # all that was proposed, by id
         self._scores_us: dict[str, float] = {}
-        self._edits: deque[tuple[Genome, Genome]] = deque()  # parents and children that wait for their turn
-        self._control: tuple[Genome, Genome] | None = None  # the pair whose random half is due
+        self._edits: deque[_ValidEdit] = deque()  # those that wait for their turn
+        self._control: _ValidEdit | None = None  # the one whose random counterpart is due
         self._credit = Credit({MODEL_EDIT: Trait(), RANDOM_EDIT: Trait(), _STRATEGY: Trait()})
         self._writing_s = 0.0  # that the request under way took
         self._earned = 0.0  # rewards of the model's children that were faster than their parents
@@ -100,17 +107,17 @@ class WithLanguageModel:
 
     def close(self) -> None:
         """The search ends."""
-        self._letters.close(position=self._asked)
+        self._letters.close(position=self._asked, waited_s=self._writing_s)
 
     # ---- proposals
 
     def _model_edit(self) -> Proposal | None:
         while self._edits and self._has_room():
-            parent, child = self._edits.popleft()
-            if child.id not in self._known:
-                self._control = (parent, child)
+            edit = self._edits.popleft()
+            if edit.child.id not in self._known:
+                self._control = edit
                 self._taken += 1
-                return Proposal(child, MODEL_EDIT, (parent.id,))
+                return Proposal(edit.child, MODEL_EDIT, (edit.parent.id,))
         return None
 
     def _has_room(self) -> bool:
@@ -125,17 +132,16 @@ class WithLanguageModel:
 
     def _random_edit(self) -> Proposal | None:
         """As many genes of the same parent as the model's edit changed, at random; None where none is due."""
-        if self._control is None:
+        edit, self._control = self._control, None
+        if edit is None:
             return None
-        parent, child = self._control
-        self._control = None
-        size = len(set(parent.values) ^ set(child.values)) // 2 or 1
+        space = self._tasks[edit.parent.family].space
         rng = np.random.default_rng([self._seed, self._asked, 2])
         for _ in range(_DRAWS):
-            drawn = random_edit(parent, self._tasks[parent.family].space, rng, size=size)
+            drawn = random_edit(edit.parent, space, rng, size=edit.size)
             if drawn is not None and drawn.id not in self._known:
                 self._taken += 1
-                return Proposal(drawn, RANDOM_EDIT, (parent.id,))
+                return Proposal(drawn, RANDOM_EDIT, (edit.parent.id,))
         return None
 
     # ---- letters
@@ -179,7 +185,8 @@ class WithLanguageModel:
         shown = {label(at): genome for at, genome in enumerate(genomes)}
         space = self._tasks[genomes[0].family].space
         found = edits_of(exchange.answer, shown, space, lambda genome: genome.id in self._known)
-        new = [(self._known[edit.parent], child) for edit, child in found if child is not None]
+        valid = ((edit, child) for edit, child in found if child is not None)
+        new = [_ValidEdit(self._known[edit.parent], child, len(edit.genes)) for edit, child in valid]
         self._edits.extendleft(reversed(new))
         return replace(exchange, edits=tuple(edit for edit, _ in found))
 

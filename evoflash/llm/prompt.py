@@ -31,11 +31,11 @@ class KernelTask:
 
     problem: str
     gpu: Mapping[str, Any]
-    floor_us: float
+    floor_us: float | None  # None: not known
     summary: str  # of the family
     space: SearchSpace
     conditions: Mapping[str, str]  # by gene, as texts
-    rules: Mapping[str, str]  # by the name of the check
+    rules: Mapping[str, str]  # by the name of the check; empty where its text would tell nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,12 @@ def letter(
         "task": {
             "problem": task.problem,
             "gpu": dict(task.gpu),
-            "physical floor in us": round(task.floor_us, 2),
+            **({"physical floor in us": round(task.floor_us, 2)} if task.floor_us else {}),
             "kernel family": {"name": task.space.family, "summary": task.summary},
         },
-        "genes": [_gene(name, values, task) for name, values in _domains(task.space)],
-        "rules": [{name: text} for name, text in task.rules.items()],
+        "genes": dict(_domains(task.space)),
+        "conditions": dict(task.conditions),
+        "rules": dict(task.rules),
         "best": {"kernel": label(0), **_outcome(shown[0]), "genes": genomes[0].as_dict()},
         "others": [
             {"kernel": label(at), **_outcome(each), "changes": _changes(genomes[0], each.genome)}
@@ -115,11 +116,6 @@ def _by_time(told: Sequence[Evaluation]) -> list[Evaluation]:
 def _domains(space: SearchSpace) -> list[tuple[str, tuple[Value, ...]]]:
     """Genes that can change."""
     return [(param.name, param.values) for param in space.params if len(param.values) > 1]
-
-
-def _gene(name: str, values: tuple[Value, ...], task: KernelTask) -> dict[str, Any]:
-    when = {"only when": task.conditions[name]} if name in task.conditions else {}
-    return {"gene": name, "values": list(values), **when}
 
 
 def _outcome(evaluation: Evaluation) -> dict[str, Any]:

@@ -195,8 +195,7 @@ async def _stop_search(served: ServedFolder, ctx: Context, arguments: Facts) -> 
 
 async def _status(served: ServedFolder, run: str | int | None, search: ServedSearch | None) -> Facts:
     """How a run stands, and what its process came to where this server began it."""
-    wanted = None if run is None else str(run)
-    found: Facts = await anyio.to_thread.run_sync(call_tool, "search_status", {"run": wanted}, served)
+    found: Facts = await anyio.to_thread.run_sync(call_tool, "search_status", {"run": run}, served)
     if "error" in found or search is None:
         return found
     ended = search.ended or {}

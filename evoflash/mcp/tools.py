@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from evoflash.app.search.limits import Limits
 
 Facts = dict[str, Any]
+Genes = dict[str, Value]
 _ARGV = ("mcp",)  # what a run has in place of a command line
 _MOST_WAIT_S = 600
 
@@ -58,13 +59,16 @@ MaybeId = Annotated[
 MaybeFamily = Annotated[
     str | None, Field(pattern=r"^\w{1,60}$", description="A kernel family, as list_families names it.")
 ]
-Values = Annotated[
-    dict[str, Value] | None,
-    Field(description="Of a family: gene edits, a value for each gene; one that is left out has its first."),
+Edits = Annotated[
+    Genes | None,
+    Field(
+        description="Gene edits, a value for each gene: of an `id` in place of its own, of a `family` in "
+        "place of the first ones."
+    ),
 ]
+_Run = int | Annotated[str, Field(max_length=60)]
 RunName = Annotated[
-    str | None,
-    Field(max_length=60, description="A run by its number or name; default: the newest search."),
+    _Run | None, Field(description="A run by its number or name; default: the newest search.")
 ]
 WaitS = Annotated[
     float,
@@ -168,7 +172,7 @@ def check_kernel(
     path: MaybeFile = None,
     id: MaybeId = None,
     family: MaybeFamily = None,
-    values: Values = None,
+    edits: Edits = None,
     problem: MaybeProblem = None,
     gpu: MaybeGpu = None,
     runs: Annotated[int, Field(ge=1, le=1000, description="Runs of each shape, under other schedules.")] = 4,
@@ -177,19 +181,20 @@ def check_kernel(
 ) -> Facts:
     """Find races, deadlocks, wrong results and slow accesses of a kernel by line, in the CPU emulator.
 
-    The kernel is a .cu file (`path`), which runs in a sandbox, an `id`, or a `family` with `values` for a
-    `gpu`. Nothing is stored. A verdict of `passed` holds for the shapes that were checked.
+    The kernel is a .cu file (`path`), which runs in a sandbox, an `id`, or a `family` for a `gpu`, with
+    gene `edits`. Nothing is stored. A verdict of `passed` holds for the shapes that were checked.
     """
-    from evoflash.app.check.runs import Confinement, reports_as_dict
+    from evoflash.app.check.confined_check import Confinement
     from evoflash.app.check.runs import check_kernel as check
+    from evoflash.app.check.runs import reports_as_dict
     from evoflash.app.check.subject import named_kernels
-    from evoflash.app.judge.foreign import MEMORY_BYTES
     from evoflash.sandbox.boundary import found_boundary
 
-    what = _kernel_name(served, path, id, family)
-    words = [f"{name}={_word(value)}" for name, value in (values or {}).items()]
-    subjects = named_kernels(what, family, words, problem=problem, gpu=gpu, db=served.db)
-    confinement = None if path is None else Confinement(found_boundary(), timeout_s, MEMORY_BYTES)
+    what = _kernel_name(served, path, id, family, edits)
+    if edits and id is not None:
+        (family, edits, problem, gpu), what = _genome_with(served, id, edits, problem, gpu), None
+    subjects = named_kernels(what, family, _words(edits), problem=problem, gpu=gpu, db=served.db)
+    confinement = None if path is None else Confinement(found_boundary(), timeout_s)
     return reports_as_dict(
         [check(subject, runs=runs, seed=seed, confinement=confinement) for subject in subjects]
     )
@@ -201,7 +206,7 @@ def evaluate(
     path: MaybeFile = None,
     id: MaybeId = None,
     family: MaybeFamily = None,
-    values: Values = None,
+    edits: Edits = None,
     problem: MaybeProblem = None,
     gpu: MaybeGpu = None,
     stage: Annotated[
@@ -218,8 +223,8 @@ def evaluate(
     """Take a kernel through every check to its time, and answer with status, findings, times in us and score.
 
     A file (`path`: .cu with a header as check_kernel reads it, an edited export, a solution's JSON) is judged
-    in a sandbox, on hidden shapes, and not stored. An `id`, or a `family` with `values` (gene edits), is
-    evaluated as a search does it, and stored.
+    in a sandbox, on hidden shapes, and not stored. An `id` or a `family`, with gene `edits`, is evaluated as
+    a search does it, and stored.
     """
     import time
 
@@ -229,12 +234,14 @@ def evaluate(
     from evoflash.app.judge.foreign import JudgeOptions, is_foreign, judge_file
 
     begun_s = time.monotonic()
-    what = _kernel_name(served, path, id, family)
+    what = _kernel_name(served, path, id, family, edits)
     if path is not None and is_foreign(served.file(path)):
         options = JudgeOptions(problem, gpu, stage, seed, timeout_s)
         return judge_file(served.file(path), options, db=served.db).as_dict()
-    if family is not None:
-        chosen = GenomeRequest(family, dict(values or {}), problem or usual_problem(family), gpu)
+    if edits and id is not None:
+        chosen = GenomeRequest(*_genome_with(served, id, edits, problem, gpu))
+    elif family is not None:
+        chosen = GenomeRequest(family, dict(edits or {}), problem or usual_problem(family), gpu)
     else:
         chosen = of_name(str(what), problem=problem, gpu=gpu, db=served.db)
     evaluation = evaluate_genome(chosen, None, served.db, argv=_ARGV).evaluation
@@ -302,13 +309,13 @@ def search_status(served: ServedFolder, run: RunName = None, wait_s: WaitS = 0.0
     """How far a run is: its state (running, finished, stopped), evaluations, best time in us and its id."""
     from evoflash.app.runs import status_of_run
 
-    status = status_of_run(served.db, run)
+    status = status_of_run(served.db, _run_name(run))
     return {"run": status["id"], **status}
 
 
 def stop_search(
     served: ServedFolder,
-    run: Annotated[str, Field(max_length=60, description="A run that start_search answered with.")],
+    run: Annotated[_Run, Field(description="A run that start_search answered with.")],
 ) -> Facts:
     """End a search that this server began, with its processes; what it evaluated is kept."""
     return search_status(served, run)
@@ -327,14 +334,16 @@ def best(
     """The best kernel known, measured if there is one, else archived or estimated, and marked so."""
     from evoflash.app.best import best as best_known
 
-    return best_known(served.db, problem=problem, gpu=gpu, archive=archive, argv=_ARGV, run=run).as_dict()
+    return best_known(
+        served.db, problem=problem, gpu=gpu, archive=archive, argv=_ARGV, run=_run_name(run)
+    ).as_dict()
 
 
 def report(served: ServedFolder, run: RunName = None) -> Facts:
     """What a search found and why its winner is fast: verdict, gene effects, lineage, rejections, floors."""
     from evoflash.app.report.collect import report as report_on
 
-    return report_on(served.db, run).as_dict()
+    return report_on(served.db, _run_name(run)).as_dict()
 
 
 def export(
@@ -350,7 +359,7 @@ def export(
     ],
     id: MaybeId = None,
     family: MaybeFamily = None,
-    values: Values = None,
+    edits: Edits = None,
     problem: MaybeProblem = None,
     gpu: MaybeGpu = None,
     kind: Annotated[
@@ -363,8 +372,9 @@ def export(
     from evoflash.written_files import WrittenFiles, noting_files
 
     target = served.target(path)
-    words = [f"{name}={_word(value)}" for name, value in (values or {}).items()]
-    what = requested_kernel(id, family, words, problem=problem, gpu=gpu, prefix=None, db=served.db)
+    if edits and id is not None:
+        (family, edits, problem, gpu), id = _genome_with(served, id, edits, problem, gpu), None
+    what = requested_kernel(id, family, _words(edits), problem=problem, gpu=gpu, prefix=None, db=served.db)
     with noting_files(WrittenFiles(is_dry=dry_run)) as files:
         write(what, str(target), kind=kind, archs=None, db=served.db)
     return {"genome_id": what.genome.id, "dry_run": dry_run, "files": [str(each) for each in files.paths]}
@@ -388,7 +398,7 @@ BY_NAME: Mapping[str, ToolEntry] = {entry.name: entry for entry in TOOLS}
 
 def check_names(tool: str, arguments: Mapping[str, Any], served: ServedFolder) -> None:
     """UsageError for a kernel or a path that the tool would refuse, as it will say itself."""
-    named = [arguments.get(each) for each in ("path", "id", "family")]
+    named = [arguments.get(each) for each in ("path", "id", "family", "edits")]
     if tool == "export":
         served.target(str(arguments["path"]))
     elif tool in ("check_kernel", "evaluate"):
@@ -396,12 +406,32 @@ def check_names(tool: str, arguments: Mapping[str, Any], served: ServedFolder) -
 
 
 def _kernel_name(
-    served: ServedFolder, path: str | None, genome_id: str | None, family: str | None
+    served: ServedFolder, path: str | None, genome_id: str | None, family: str | None, edits: Genes | None
 ) -> str | None:
     """What is not a family, as the application takes it. UsageError where not exactly one is named."""
     if sum(each is not None for each in (path, genome_id, family)) != 1:
-        raise UsageError("name one kernel: a path, an id, or a family with values.")
+        raise UsageError("name one kernel: a path, an id or a family.")
+    if edits and path is not None:
+        raise UsageError("edits are of an id or a family: a file is edited where it is.")
     return genome_id if path is None else str(served.file(path))
+
+
+def _genome_with(
+    served: ServedFolder, genome_id: str, edits: Genes, problem: str | None, gpu: str | None
+) -> tuple[str, Genes, str, str | None]:
+    """The family, genes, problem and GPU of a known kernel with some genes changed."""
+    from evoflash.app.evaluate import of_name
+
+    known = of_name(genome_id, problem=problem, gpu=gpu, db=served.db)
+    return known.family, {**known.values, **edits}, known.problem, known.gpu
+
+
+def _words(edits: Genes | None) -> list[str]:
+    return [f"{name}={_word(value)}" for name, value in (edits or {}).items()]
+
+
+def _run_name(run: int | str | None) -> str | None:
+    return None if run is None else str(run)
 
 
 def _word(value: Value) -> str:

@@ -19,8 +19,7 @@ from evoflash.errors import EvoflashError
 from evoflash.mcp.served_folder import ServedFolder
 from evoflash.mcp.tools import BY_NAME, listener
 from evoflash.notices import heard_by
-from evoflash.version import SCHEMA_VERSION
-from evoflash.views.terminal import error_facts
+from evoflash.views.terminal import error_facts, json_text
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
 
@@ -42,13 +41,13 @@ def call_tool(name: str, arguments: dict[str, Any], served: ServedFolder) -> dic
         said = f"unexpected error in {name}: {type(error).__name__}: {error}"
         one_line = f"{' '.join(said.split())}: this is a mistake in evoflash, whose log has the traceback."
         return {"error": _relative(error_facts(one_line, os.EX_SOFTWARE), served)}
-    return {"answer": _relative({"schema_version": SCHEMA_VERSION, **answer}, served)}
+    return {"answer": _relative(answer, served)}
 
 
 def _relative(facts: dict[str, Any], served: ServedFolder) -> dict[str, Any]:
     """Files below the root are named as the client names them."""
     inside = json.dumps(f"{served.root}/")[1:-1]
-    found: dict[str, Any] = json.loads(json.dumps(facts).replace(inside, ""))
+    found: dict[str, Any] = json.loads(json_text(facts).replace(inside, ""))
     return found
 
 

@@ -5,6 +5,7 @@ folder and a /tmp of its own to be written; the environment is empty. The limit 
 (process.py). Starts nothing but a trial.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -24,15 +25,10 @@ Kind = Literal["bubblewrap", "landlock", "none"]
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _LOADER = ("/etc/ld.so.cache", "/etc/alternatives")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
-_LIMITS = {"file_bytes": 1 << 30, "files": 256, "processes": 64, "cpu_s": 600}
+_LIMITS = {"file_bytes": 1 << 30, "files": 256, "cpu_s": 600}
+_MOST_PROCESSES = 64  # beside those that the user has: the system counts them together
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-# One thread each for NumPy; and our package, which need not be installed where Python looks.
-_FOR_PYTHON = {
-    "PYTHONPATH": str(_PACKAGE.parent),
-    "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONDONTWRITEBYTECODE": "1",
-}
 _TRIAL_S = 20.0
 _LAUNCHER = str(Path(confinement.__file__))
 
@@ -55,7 +51,7 @@ class Boundary:
             "read": [*_SYSTEM, *_LOADER, *readable],
             "write": [*_DEVICES, str(write)],
             "names": [str(_PACKAGE.parent)],  # where Python looks for the package
-            "limits": _LIMITS,
+            "limits": {**_LIMITS, "processes": _MOST_PROCESSES + _processes_of_user()},
         }
         inner = [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(told), "--", *argv]
         return inner if self.kind == "landlock" else [*_bubblewrap(readable, write), *inner]
@@ -63,16 +59,46 @@ class Boundary:
     def environment(self, write: Path) -> dict[str, str]:
         """All that the command finds in its environment."""
         if self.kind == "none":
-            return {**os.environ, **_FOR_PYTHON, "LC_ALL": "C"}
-        return {"PATH": _PATH, "LC_ALL": "C", "HOME": str(write), "TMPDIR": str(write), **_FOR_PYTHON}
+            return {**os.environ, **_for_python(), "LC_ALL": "C"}
+        return {"PATH": _PATH, "LC_ALL": "C", "HOME": str(write), "TMPDIR": str(write), **_for_python()}
 
 
 @cache
 def _python_folders() -> tuple[str, ...]:
     """Where this Python and its packages are; other folders in which it looks for modules are not shown."""
-    packages = [each for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
-    places = [sys.prefix, sys.base_prefix, os.path.realpath(sys.executable), *packages, str(_PACKAGE)]
+    places = [sys.prefix, sys.base_prefix, os.path.realpath(sys.executable), *_site_folders(), str(_PACKAGE)]
     return tuple(dict.fromkeys(each for each in places if os.path.exists(each)))
+
+
+@cache
+def _processes_of_user() -> int:
+    """With their threads."""
+    count, user = 0, os.getuid()
+    for process in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{process}").st_uid == user:
+                count += len(os.listdir(f"/proc/{process}/task"))
+    return count
+
+
+@cache
+def _site_folders() -> tuple[str, ...]:
+    """The folders with installed packages in which this Python looks, wherever pip has put them."""
+    return tuple(
+        each
+        for each in sys.path
+        if each.endswith(("site-packages", "dist-packages"))
+        or (each and next(Path(each).glob("*.dist-info"), None))
+    )
+
+
+def _for_python() -> dict[str, str]:
+    """Our package, which need not be installed where Python looks, and one thread each for NumPy."""
+    return {
+        "PYTHONPATH": os.pathsep.join((str(_PACKAGE.parent), *_site_folders())),
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 def _bubblewrap(readable: Sequence[str], write: Path) -> list[str]:

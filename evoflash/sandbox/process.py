@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from evoflash.sandbox.boundary import Boundary
 
 _LOOK_EVERY_S = 0.05
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_LAST_S, _MOST_LAST = 1.0, 4096
 _MOST_SAID = 1 << 20  # bytes of a compiler's words
 _CHUNK = 1 << 20
 
@@ -60,6 +62,7 @@ class ConfinedProcess:
         self.broken_limit = ""
         self._memory_bytes = memory_bytes
         self._answers, theirs = os.pipe()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # close() closes it
         os.set_blocking(self._answers, False)
         try:
             self._process = subprocess.Popen(
@@ -68,7 +71,7 @@ class ConfinedProcess:
                 cwd=write,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=self._said,
                 pass_fds=(theirs,),
                 start_new_session=True,
             )
@@ -110,6 +113,15 @@ class ConfinedProcess:
             missing -= len(part)
         return b"".join(parts)
 
+    def last_words(self) -> tuple[int | None, str]:
+        """The exit code of one that has ended, or is about to, and the last line that it said on stderr."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LAST_S)
+        size = self._said.seek(0, os.SEEK_END)
+        self._said.seek(max(0, size - _MOST_LAST))
+        lines = self._said.read().decode(errors="replace").split("\n")
+        return self._process.returncode, next((line.strip() for line in reversed(lines) if line.strip()), "")
+
     def close(self) -> None:
         """End it and all that it started."""
         self._has_ended.set()
@@ -117,6 +129,7 @@ class ConfinedProcess:
         self._process.wait()
         self._watcher.join()
         os.close(self._answers)
+        self._said.close()
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

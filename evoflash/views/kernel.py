@@ -75,14 +75,19 @@ def describe_result(result: RunResult) -> str:
         if said := result.finals_say:
             lines.append(f"finals    {said}")
         lines += [f"absent    {name}: {why}" for name, why in result.finals.absent.items()]
-    if result.credit is not None:
-        lines += [f"{'' if at else 'model':10}{words}" for at, words in enumerate(result.credit.says)]
+    lines += credit_lines(result)
     if result.validator:
         lines.append(f"validator {result.validator}")
     if result.front is not None:
         front = front_in_words(result.front)
         lines += [f"{'' if at else 'front':10}{line}" for at, line in enumerate(front)]
     return "\n".join(lines)
+
+
+def credit_lines(result: RunResult) -> list[str]:
+    """What a language model brought, where there was one."""
+    said = result.credit.says if result.credit else ()
+    return [f"{'' if at else 'model':10}{words}" for at, words in enumerate(said)]
 
 
 def describe_outcome(outcome: EvaluationResult, chosen: Sequence[str] = ()) -> str:

@@ -16,7 +16,7 @@ from evoflash.app.objectives import Objective
 from evoflash.champions import ARCHIVED
 from evoflash.champions.evidence import archived_for, percent_of
 from evoflash.errors import UsageError
-from evoflash.estimate_error import error_sentence, estimate_error, ties
+from evoflash.estimate_error import error_sentence, likely_us, ties
 from evoflash.evaluation import Basis
 from evoflash.problem import parse_problem
 from evoflash.views import tables
@@ -190,17 +190,8 @@ def _is_estimated(rows: list[Row]) -> bool:
 # What a narrow terminal goes without first has the highest number; 0 is always shown.
 _RANKS = {
     **{"#": 0, "kernel": 0, "us": 0, "est. us": 0, "rel L2": 0, "smem B": 0, "mJ": 0, "genome": 1},
-    **{
-        "database": 1,
-        "likely us": 2,
-        "speed-up": 2,
-        "GB/s": 3,
-        "TFLOPS": 3,
-        "p10-p90": 4,
-        "bound": 5,
-        "regs": 6,
-    },
-    **{"spills": 7, "timed": 8, "search": 9},
+    **{"database": 1, "likely us": 2, "speed-up": 2, "GB/s": 3, "TFLOPS": 3, "p10-p90": 4, "bound": 5},
+    **{"regs": 6, "spills": 7, "timed": 8, "search": 9},
 }
 _NUMBERS = {
     *("#", "us", "est. us", "likely us", "p10-p90", "speed-up", "GB/s", "TFLOPS"),
@@ -255,11 +246,8 @@ def _figure(number: float | None, mark: str) -> str:
 
 def _likely(row: Row) -> str:
     """Between which times nine of ten such kernels are, where the row's is an estimate."""
-    known = estimate_error(row["name"], row["model_version"]) if row["model_version"] else None
-    if known is None or not row["score_us"]:
-        return ""
-    low, high = known.likely_us(row["score_us"])
-    return f"{low:.3g}-{high:.3g}"
+    found = likely_us(row["name"], row["model_version"], row["score_us"])
+    return "{:.3g}-{:.3g}".format(*found) if found else ""
 
 
 def _gbps(row: Row) -> float | None:

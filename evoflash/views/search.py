@@ -143,5 +143,6 @@ def describe_recorded(result: RunResult, price_per_hour: float | None = None) ->
         f"values    {' '.join(f'{name}={value}' for name, value in best.genome.values)}",
         f"problem   {problem_and_name(best.problem)}   on {best.gpu}",
         f"time      {best.time}; best of {result.spent} evaluations",
+        *kernel.credit_lines(result),
     )
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 import shutil
 import sys
@@ -33,7 +34,19 @@ def json_text(facts: Any, *, indent: int | None = 2) -> str:
     """What a record's `as_dict` says, or a list of such, as JSON. The document, or each record of a list,
     says which version of the schema it has.
     """
-    return json.dumps(_with_version(facts), indent=indent)
+    versioned = _with_version(facts)
+    try:
+        return json.dumps(versioned, indent=indent, allow_nan=False)
+    except ValueError:  # an error or a time that is no number, for which JSON has no word
+        return json.dumps(_finite(versioned), indent=indent)
+
+
+def _finite(facts: Any) -> Any:
+    if isinstance(facts, float):
+        return facts if math.isfinite(facts) else None
+    if isinstance(facts, Mapping):
+        return {name: _finite(each) for name, each in facts.items()}
+    return list(map(_finite, facts)) if isinstance(facts, list | tuple) else facts
 
 
 def _with_version(facts: Any) -> Any:

@@ -5,18 +5,23 @@ from functools import cache
 import numpy as np
 
 from evoflash.kernels.family import Family, load_family
+from evoflash.operation import CompileKey
 from evoflash.operations.attention.workload import DTYPES, HEAD_DIMS, AttentionKey, AttentionWorkload
+from evoflash.operations.paged.workload import FEATURES, PAGE_UNITS, ROW_CLASSES, PagedKey
+from evoflash.operations.paged.workload import HEAD_DIMS as PAGED_HEAD_DIMS
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec, load_gpu
 
 USUAL_HEAD_DIMS = (64, 128)
 GQA_RATIOS = (1, 4)
 _OTHER_SHARE = 0.2  # of the keys have a head_dim besides the usual two, where the family takes any
+_FEATURE_SHARE = 0.25  # of the keys of attention on pages have a window; as many a softcap, and so on
+_GROUPS = (1, 2, 4, 5, 7, 8, 12, 16)  # query heads that share keys in pages
 _TRIES = 2000  # draws without a valid genome, after which a key counts as not supported
 
 
 @cache
-def space_of(family: Family, key: AttentionKey, gpu: GpuSpec) -> SearchSpace:
+def space_of(family: Family, key: CompileKey, gpu: GpuSpec) -> SearchSpace:
     """The family's space under one key."""
     return family.space((key,), gpu)
 
@@ -61,7 +66,22 @@ def draw_key(family: Family, gpu: GpuSpec, rng: np.random.Generator, *, usual: b
     )
 
 
-def draw_quickly(family: Family, key: AttentionKey, gpu: GpuSpec, rng: np.random.Generator) -> Genome | None:
+def draw_paged_key(gpu: GpuSpec, rng: np.random.Generator) -> PagedKey:
+    """The same of attention on pages: a fifth of other head dims, any group, rows, pages, some features."""
+    dims = PAGED_HEAD_DIMS if rng.random() < _OTHER_SHARE else USUAL_HEAD_DIMS
+    features = {name: bool(rng.random() < _FEATURE_SHARE) for name in FEATURES}
+    return PagedKey(
+        head_dim=int(rng.choice(dims)),
+        dtype=str(rng.choice(DTYPES)),
+        gqa_ratio=int(rng.choice(_GROUPS)),
+        rows=int(rng.choice(ROW_CLASSES)) if rng.random() < 0.5 else 1,
+        page_unit=int(rng.choice(PAGE_UNITS)),
+        arch=gpu.arch,
+        **features,
+    )
+
+
+def draw_quickly(family: Family, key: CompileKey, gpu: GpuSpec, rng: np.random.Generator) -> Genome | None:
     """A valid genome under the key, or None after some thousand draws.
 
     Not uniform: a genome with few active genes comes up more often. For tests that only need many of them.

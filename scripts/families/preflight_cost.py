@@ -18,7 +18,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,11 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
 from evoflash.kernels.family import Family, families_for, load_family
 from evoflash.kernels.renderer import render
+from evoflash.operation import CompileKey
 from evoflash.operations.attention.workload import DTYPES, AttentionKey
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
-from scripts.families.draws import USUAL_HEAD_DIMS, draw_quickly
+from scripts.families.draws import USUAL_HEAD_DIMS, draw_paged_key, draw_quickly
 from scripts.families.in_flight import in_flight
 from scripts.records import command, write_record
 
@@ -49,7 +50,7 @@ class Task:
 
     family: str
     genome: Genome
-    key: AttentionKey
+    key: CompileKey
     gpu: str
     seed: int
 
@@ -63,15 +64,18 @@ class Measured:
     complaint: str
 
 
-def drawn(family: Family, seed: int) -> Iterator[tuple[Genome, AttentionKey, GpuSpec]]:
+def drawn(family: Family, seed: int) -> Iterator[tuple[Genome, CompileKey, GpuSpec]]:
     """Genomes without end, each under a key and for a GPU of its own."""
     rng = np.random.default_rng([seed, zlib.crc32(family.name.encode())])
     keys = list(itertools.product(USUAL_HEAD_DIMS, DTYPES, (False, True), RATIOS))
     gpus = [gpu for gpu in map(load_gpu, GPUS) if family.supports(gpu)]
     while True:
         gpu = gpus[int(rng.integers(len(gpus)))]
-        head_dim, dtype, causal, ratio = keys[int(rng.integers(len(keys)))]
-        key = AttentionKey(head_dim, dtype, causal, ratio, gpu.arch)
+        if family.op == "paged_attention":
+            key: CompileKey = draw_paged_key(gpu, rng)
+        else:
+            head_dim, dtype, causal, ratio = keys[int(rng.integers(len(keys)))]
+            key = AttentionKey(head_dim, dtype, causal, ratio, gpu.arch)
         genome = draw_quickly(family, key, gpu, rng)
         if genome is not None:
             yield genome, key, gpu
@@ -123,7 +127,7 @@ def summary(rows: list[Measured]) -> dict[str, Any]:
         "p90_s": round(float(np.quantile(times, 0.9)), 3),
         "max_s": round(max(times), 3),
         "mean_s": round(statistics.mean(times), 3),
-        "keys": len({replace(row.task.key, arch="") for row in rows}),
+        "keys": len({str(row.task.key).rpartition(",")[0] for row in rows}),
         "dearest": _described(dearest.task),
         "complaints": [
             {"complaint": row.complaint, "seed": row.task.seed, **_described(row.task)}

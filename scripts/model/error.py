@@ -17,11 +17,12 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from evoflash import estimate_error
 from evoflash.errors import UsageError
+from evoflash.estimate_error import TABLE
 from evoflash.evaluation import score
 from evoflash.evaluators.prepare import estimates, prepare, with_preflight
 from evoflash.isolation import IsolatedPool
@@ -33,9 +34,11 @@ from evoflash.specs import load_gpu
 from scripts.families.in_flight import in_flight
 from scripts.records import read_record, stored, write_record
 
+_HEAD = "# Made by `python -m scripts.model.error`. Ratios are measured times over estimates.\n"
 RECORD = Path(__file__).parent / "records" / "estimates-beside-times.json"
 _LIMIT_S, _ALL_LIMIT_S = 120.0, 7200.0  # of a kernel, of a family
 _MANY = 2  # at a time
+_PLACE = "family", "gpu", "problem"  # of a group of kernels in the record
 _FEWEST = 8  # kernels of a problem; with fewer an order says nothing
 
 
@@ -59,7 +62,7 @@ class TimedKernel:
 def timed_kernels() -> list[TimedKernel]:
     """All of the record."""
     return [
-        TimedKernel(*(group[name] for name in ("family", "gpu", "problem")), *kernel)
+        TimedKernel(*(group[name] for name in _PLACE), *kernel)
         for group in read_record(RECORD)["groups"]
         for kernel in group["kernels"]
     ]
@@ -156,7 +159,7 @@ def main() -> int:
     now = [found.get(at, kernel) for at, kernel in enumerate(known)]
     write_record(stored(RECORD), {**read_record(RECORD), "groups": _groups(now)})
     rows = summaries(now)
-    estimate_error.write(rows, model_version=model_version())
+    TABLE.write_text(_table(rows), encoding="utf-8")
     for family, row in rows.items():
         print(family, json.dumps(row))
     return 0
@@ -166,15 +169,23 @@ def _numbered(at: tuple[int, TimedKernel]) -> TimedKernel:
     return estimated(at[1])
 
 
+def _table(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """As TOML: a row for each family, of estimates by today's model."""
+    text = [f'{_HEAD}model_version = "{model_version()}"\n']
+    for family, values in rows.items():
+        text.append(f"\n[family.{family}]\n")
+        text += [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
+    return "".join(text)
+
+
 def _groups(kernels: Sequence[TimedKernel]) -> list[dict[str, Any]]:
     """As the record has them."""
-    place = lambda each: (each.family, each.gpu, each.problem)  # noqa: E731
     return [
         {
-            **dict(zip(("family", "gpu", "problem"), where, strict=True)),
+            **dict(zip(_PLACE, where, strict=True)),
             "kernels": [[dict(each.values), each.us, each.estimate_us] for each in group],
         }
-        for where, group in itertools.groupby(kernels, key=place)
+        for where, group in itertools.groupby(kernels, key=attrgetter(*_PLACE))
     ]
 
 

@@ -3,10 +3,10 @@
     python -m scripts.peers.paged_ratios -o paged-ratios.json
     python -m scripts.peers.paged_ratios --db runs.db --kernel page_16=3f2a --kernel dense=77c0 -o FILE
 
-Each kernel is found by an `evoflash search` of its own problem, from nothing, or named by its id in --db. It
-is checked as a finalist is; then all are timed in turns in this process, cold, in an order drawn for each
-round, and what was timed is judged. The file is written anew after each part; a part that fails is a line in
-it. A search needs no library: --search-pythonpath names where modules are without them.
+Each kernel is found by an `evoflash search` of its own problem, from nothing, or named by its id in --db and
+then checked as a finalist of a search is. All are timed in turns in this process, cold, in an order drawn for
+each round, and what was timed is judged. The file is written anew after each part, also after one that fails.
+A search needs no library: --search-pythonpath names where modules are without them.
 """
 
 import argparse
@@ -135,11 +135,16 @@ class PreparedKernel:
         )
 
 
-def prepared(name: str, genome: Genome, problem: Problem, spec: GpuSpec, seed: int) -> PreparedKernel:
-    """Compiled, and checked as every finalist is. EvoflashError where it is wrong."""
+def prepared(
+    name: str, genome: Genome, problem: Problem, spec: GpuSpec, seed: int, *, is_checked: bool
+) -> PreparedKernel:
+    """Compiled, and checked as every finalist is if that was not done. EvoflashError where it is wrong."""
     made, family = prepare(genome, problem, spec, False, seed), load_family(genome.family)
     if made.failure:
         raise EvoflashError(f"{name}: {made.failure.status}, {made.failure.reason}")
+    kernel = PreparedKernel(name, genome, problem, spec, made.builds[0].cubin_path)
+    if is_checked:
+        return kernel
     operation, keys = operation_of(problem.workloads[0]), problem.compile_keys(spec.arch)
     task = task_of(
         genome.id,
@@ -154,7 +159,7 @@ def prepared(name: str, genome: Genome, problem: Problem, spec: GpuSpec, seed: i
     outcome = check_task(task)
     if outcome.status is not Status.CORRECT:
         raise EvoflashError(f"{name}: {outcome.status} at {outcome.rung}, {outcome.reason}")
-    return PreparedKernel(name, genome, problem, spec, made.builds[0].cubin_path)
+    return kernel
 
 
 # ---- timing in turns
@@ -381,8 +386,8 @@ def find_kernels(session: Session, wanted: Mapping[str, str], folder: Path, *, e
                 if not found:
                     raise EvoflashError(f"{name}: the search found nothing, {spent.get('reason')}")
                 genome = found[0].genome
-            kernel = prepared(name, genome, parse_problem(problem), session.spec, session.seed)
-            session.kernels[name] = kernel
+            what = genome, parse_problem(problem), session.spec, session.seed
+            session.kernels[name] = prepared(name, *what, is_checked=name not in given)
             known = {"id": genome.id, "family": genome.family, "values": genome.as_dict()}
             session.record["kernels"].setdefault(name, {"problem": problem}).update(known)
             line = {"kernel": name, "id": genome.id, "s": round(time.monotonic() - began_s, 1)}

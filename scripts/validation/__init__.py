@@ -7,5 +7,7 @@ fuzz_readers    Fuzzes readers of files
 honest          Is every honest kernel accepted? All families, over lengths and seeds, pairwise over what else
                 varies
 public_reports  Tries on evoflash what public reports say of other tools, by public_reports.toml
+source_edits    Offers the frauds of the self-test to `evoflash evaluate`, each as an edit of an exported
+                kernel
 subjects        Kernels of the shipped families, drawn, built and run
 """

@@ -1,6 +1,8 @@
 """Every command with --json: one JSON document on stdout, for what works and for what does not; dry runs."""
 
 import json
+import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ from places import FIXTURES
 from report_cases import fill
 from tables import data, table_of_cases
 
+from evoflash.cli import json_answer
 from evoflash.cli.program import app
 from evoflash.store.store import open_store
+from evoflash.views.terminal import json_text
 
 NEEDS_GPU = {"baselines", "compare", "remeasure", "verify"}
 
@@ -116,4 +120,42 @@ def test_every_command_that_writes_has_a_dry_run() -> None:
         if not any("--dry-run" in param.opts for param in command.params)
     }
     readers = {"show", "status", "watch", "insights", "replay", "check", "compare", "families"}
-    assert lacking - readers == {"gpus", "problems", "config", "mcp", "worker", "doctor", "runs", "db"}
+    assert lacking - readers == {"gpus", "problems", "config", "mcp", "worker", "runs", "db"}
+
+
+def test_what_is_no_number_is_null_for_which_every_reader_has_a_word() -> None:
+    told = json_text({"error": math.inf, "times_us": [math.nan, 1.5]})
+    assert json.loads(told) == {"schema_version": 1, "error": None, "times_us": [None, 1.5]}
+
+
+def test_what_was_printed_before_an_error_stands_in_its_document(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail() -> int:
+        print("half of it")
+        os.write(1, b"a library's words\n")
+        json_answer.hear_error("no space: free some.")
+        return 1
+
+    with pytest.raises(SystemExit) as ended:
+        json_answer.run(fail)
+    out, err = capfd.readouterr()
+    assert ended.value.code == 1
+    assert json.loads(out) == {
+        **{"schema_version": 1, "status": "error", "exit_code": 1, "message": "no space: free some."},
+        **{"help": "free some.", "output": "half of it\n"},
+    }
+    assert err == "a library's words\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["report", "--json"], ["report", "--json=-"]),
+        (["report", "3", "--json", "-q"], ["report", "3", "--json=-", "-q"]),
+        (["report", "--json", "-"], ["report", "--json=-"]),
+        (["report", "--json", "page.json"], ["report", "--json", "page.json"]),
+        (["runs", "--json"], ["runs", "--json"]),
+    ],
+)
+def test_a_report_without_a_file_goes_to_stdout(words: list[str], expected: list[str]) -> None:
+    assert json_answer.with_stdout(words) == expected
+    assert json_answer.is_asked(expected) is (expected[-1] != "page.json")

@@ -23,6 +23,7 @@ extern "C" __global__ void __launch_bounds__(32) tiles(const u32* in, u32* out) 
   ef::cp_async4_zfill(row, in, true);
   ef::cp_async8_zfill(row, in, true);
   ef::cp_async16_zfill_l1(row, in, true);
+  ef::cp_async16_zfill_once(row, in, true);
   ef::cp_async16_zfill_l2<64>(row, in, true);
   ef::cp_async16_zfill_l2<128>(row, in, true);
   ef::cp_async16_zfill_l2<256>(row, in, true);
@@ -45,6 +46,7 @@ extern "C" __global__ void __launch_bounds__(32) tiles(const u32* in, u32* out) 
   ef::wmma_scale(c, 2.0f);
   ef::wmma_store_c(smem, c, 16);
   ef::wmma_store_c(smem + 1024, zero, 16);
+  ef::prefetch_l2(out);
   const float inexact = ef::sub(ef::mul(float(threadIdx.x), 0.1f), 0.1f);
   if (ef::syncthreads_or(inexact > 1.0f)) ef::stg_cs(reinterpret_cast<ef::u32x4*>(out), ef::u32x4{d[0], d[1], 0, 0});
 }

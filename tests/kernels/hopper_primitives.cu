@@ -82,6 +82,7 @@ EF_EXPORT_KERNEL(tensors)
 extern "C" __global__ void __launch_bounds__(32) rows(const u32* in, u32* out, float* sums) {
   const u32 bar = ef::smem_base(), smem = bar + 1024;
   ef::bulk_load(smem, in, 64, bar);
+  ef::bulk_prefetch(in, 64);
   ef::bulk_load_hint(smem, in, 64, bar, ef::l2_evict_last());
   ef::bulk_load_multicast(smem, in, 64, bar, u16(3));
   ef::bulk_copy_cluster(ef::map_shared(smem, 1), smem, 64, ef::map_shared(bar, 1));

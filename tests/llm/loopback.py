@@ -6,7 +6,6 @@ No model: `answers` says what each request gets. It keeps every request as it ca
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -104,17 +103,26 @@ def best_genes(said: str) -> dict[str, Any]:
 
 def genes_of(said: str) -> dict[str, list[Any]]:
     """The genes of the user's message with their values."""
-    lines = (json.loads(line) for line in said.splitlines() if line.startswith('{"gene": '))
-    return {each["gene"]: each["values"] for each in lines if "values" in each}
+    found: dict[str, list[Any]] = json.loads(said.split("each with its values\n")[1].splitlines()[0])
+    return found
 
 
-def good(request: Asked, number: int) -> None:
+def good(request: Asked, number: int, *, before: str = "") -> None:
     """Four edits of one gene each of K1 that are no repetition of one another."""
     own, made = best_genes(request.said), []
     for gene, values in genes_of(request.said).items():
         others = [value for value in values if gene in own and value != own[gene]]
         made += [("K1", {gene: others[(number + at) % len(others)]}) for at in range(min(2, len(others)))]
-    request.say(proposals(*made[4 * number : 4 * number + 8]))
+    request.say(before + proposals(*made[4 * number : 4 * number + 8]))
+
+
+def good_and_echo(request: Asked, number: int) -> None:
+    """Good edits behind all that it was sent, headers too, and now and then a failure with the same."""
+    sent = f"{request.path} {dict(request.headers.items())}".replace("{", "(").replace("}", ")")
+    if number == 1:
+        request.send(500, sent)
+    else:
+        good(request, number, before=sent)
 
 
 def garbage(request: Asked, number: int) -> None:
@@ -189,8 +197,15 @@ def schema_refused(request: Asked, number: int) -> None:
         good(request, number)
 
 
+def no_choices(request: Asked, number: int) -> None:
+    request.send(200, '{"choices": [], "answer": "none"}')
+
+
+def deep(request: Asked, number: int) -> None:
+    request.send(200, "[" * 100_000)
+
+
 def bored(request: Asked, number: int) -> None:
-    time.sleep(0)
     request.say('{"proposals": []}')
 
 

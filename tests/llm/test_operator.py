@@ -4,7 +4,7 @@ import time
 from collections import Counter
 
 import pytest
-from strategy_cases import SPACE, Notebook, Recorded, score_us, spend
+from strategy_cases import SPACE, Notebook, Recorded, cut, score_us, spend
 
 from evoflash.exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, VALID
 from evoflash.llm.correspondence import MOST_FAILURES, MOST_USELESS, Correspondence
@@ -76,8 +76,9 @@ def test_edits_and_as_many_random_ones_of_the_same_size_are_proposed_and_the_exc
     for each in notebook.proposals:
         if each.operator in changed:
             (parent,) = each.parents
-            own = each.genome.as_dict()
-            changed[each.operator].append(sum(genomes[parent].get(gene) != own.get(gene) for gene in own))
+            before = genomes[parent]
+            differing = [gene for gene, value in each.genome.values if before.get(gene, value) != value]
+            changed[each.operator].append(len(differing))
     assert changed[MODEL_EDIT] == changed[RANDOM_EDIT]
     assert {each.status for each in kept} == {ANSWERED}
     children = {edit.child for each in kept for edit in each.edits if edit.verdict == VALID}
@@ -138,6 +139,19 @@ def test_a_replay_proposes_the_same_without_an_endpoint(within: str) -> None:
     _, repeated = run(strategy, letters, budget=60)
     assert repeated.proposals == notebook.proposals
     assert [each.edits for each in again] == [each.edits for each in kept if each.status == ANSWERED]
+
+
+@pytest.mark.parametrize("stop", [7, 25])
+def test_a_replay_that_was_cut_goes_on_as_an_unbroken_one(stop: int) -> None:
+    with loopback.loopback(loopback.good) as server:
+        strategy, letters, kept = with_model("evolution", url=server.url, budget=60)
+        _, notebook = run(strategy, letters, budget=60)
+    strategy, _, own = with_model("evolution", earlier=kept, budget=60)
+    broken = cut(strategy, 60, at=stop, ahead=3)
+    strategy, letters, more = with_model("evolution", earlier=kept, kept=len(own), budget=60)
+    run(strategy, letters, budget=60, notebook=broken)
+    assert broken.proposals == notebook.proposals
+    assert [each.answer for each in (*own, *more)] == [each.answer for each in kept]
 
 
 def test_a_search_that_was_cut_goes_on_with_what_was_answered_and_asks_anew() -> None:

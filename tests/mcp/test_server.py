@@ -172,12 +172,12 @@ def test_a_search_goes_on_between_calls_until_it_is_stopped_and_keeps_what_it_ha
         assert begun["state"] == "running"
         while not (await client.call_tool("search_status", {"wait_s": 1})).structured_content["evaluated"]:
             pass
-        ended = (await client.call_tool("stop_search", {"run": str(begun["run"])})).structured_content
+        ended = (await client.call_tool("stop_search", {"run": begun["run"]})).structured_content
         assert ended["state"] == "stopped"
         assert ended["evaluated"] > 0
         assert below(os.getpid()) == idle
         done = (
-            await client.call_tool("start_search", {**asked, "budget": 1, "wait_s": 600})
+            await client.call_tool("start_search", {**asked, "seed": 1, "budget": 1, "wait_s": 600})
         ).structured_content
         assert (done["state"], done["result"]["best"]["basis"]) == ("finished", "estimated")
 

@@ -12,10 +12,12 @@ from evoflash.gpu.arena import Arena, MemoryFaultError, Original, keep_on_device
 from evoflash.gpu.comparisons import differ
 from evoflash.gpu.launcher import cupy, settle
 from evoflash.gpu.memory import GUARD_BYTES
+from evoflash.gpu.process.right_answers import compute_right
 from evoflash.numerics import encode
 from evoflash.operations.attention import inputs as trials
 from evoflash.operations.attention import reference
 from evoflash.operations.attention.workload import AttentionWorkload
+from evoflash.problem import parse_problem
 from evoflash.validation import validator
 from evoflash.validation.cases import large_case
 
@@ -47,6 +49,31 @@ def test_the_planted_mistakes_lie_where_no_reference_looks(spec, cubins):
         where = large_case(LONG, name, seed)[1].sample
         assert planted.HIDDEN_HEAD not in where.groups
         assert len(where.rows) < LONG.seq_q
+
+
+@pytest.mark.parametrize("name", ["normal", "needles", "some_empty", "normal-after"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "b=5,h=8,hkv=2,sq=1,skv=9000,d=128,page=16,dtype=bf16,lengths=prod",
+        "b=3,h=10,hkv=2,sq=4,skv=700,d=80,page=1,window=100,softcap=20,sink=bf16,ragged,caller=append,lse=2",
+        "b=4,h=4,hkv=4,sq=2,skv=300,d=256,page=48,sink,caller=csr",
+        "serving_llama70b_tp8_b32_32k,b=32,h=32,hkv=8",
+    ],
+)
+def test_the_gpus_right_answers_on_pages_are_the_hosts(spec, problem, name):
+    (workload,) = parse_problem(problem).workloads
+    inputs, expected = large_case(workload, name, 5)
+    kept = keep_on_device(inputs)
+    assert isinstance(kept, Original)
+    addresses = {tensor: int(image.data.ptr) for tensor, image in kept.images.items()}
+    started = time.monotonic()
+
+    right = compute_right(workload, addresses, expected)  # compares: DeviceError where they differ
+
+    print(f"\n{workload}, {name}: {time.monotonic() - started:.2f} s")
+    assert right.is_whole(workload)
+    assert right.scale.honest_squared > 0
 
 
 CASES = [

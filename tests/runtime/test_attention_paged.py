@@ -13,6 +13,7 @@ from evoflash.exports.launch_json import artefact
 from evoflash.kernels.family import load_family
 from evoflash.operation import operation_of
 from evoflash.operations.paged import form
+from evoflash.operations.paged.form import own_pages
 from evoflash.problem import parse_problem
 from evoflash.runtime.attention_paged import (
     PAGED_SIZES,
@@ -35,7 +36,8 @@ def kernel_of(name, recorder):
 
 def shape_of(w):
     sizes = w.names()
-    return (*(sizes[each] for each in PAGED_SIZES), form.first_page(w) + form.pool_pages(w))
+    pages = form.first_page(w) + form.own_pages(w) + form.pool_pages(w)
+    return (*(sizes[each] for each in PAGED_SIZES), pages)
 
 
 def strides_of(w, *, is_spread):
@@ -67,6 +69,7 @@ def numbers_of(w):
         is_ragged=w.ragged,
         lse_base=2 if w.lse_base == "2" else 0,
         kv_length_bias=w.seq_q if w.caller == "append" else 0,
+        page_table_v_offset=w.columns if own_pages(w) else 0,
     )
     return {name: getattr(given, name) for name in given.__dataclass_fields__}
 

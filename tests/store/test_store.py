@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -727,6 +728,22 @@ def test_an_older_database_upgrades_itself_when_opened(
         assert store.query("SELECT mood FROM runs", {})[1] == [("good",)]
         assert store.query("SELECT version_num FROM evoflash_version", {})[1] == [("9000",)]
         assert store.best(PROBLEM, "l4") is not None
+
+
+def test_a_new_file_is_to_the_letter_what_its_migrations_make(path: Path, tmp_path: Path) -> None:
+    with sa.create_engine(f"sqlite:///{tmp_path / 'migrated.db'}").begin() as connection:
+        database._migrate(connection)
+    open_store(str(path)).close()
+    made, migrated = (tables_of(each) for each in (path, tmp_path / "migrated.db"))
+    assert made == migrated
+    assert len(made) > 8
+
+
+def tables_of(path: Path) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE type <> 'view' ORDER BY rowid"
+        version = connection.execute(f"SELECT * FROM {schema.VERSION_TABLE}").fetchall()
+        return [*connection.execute(query), *version]
 
 
 def test_an_up_to_date_database_opens_without_importing_alembic(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Finds what a kernel does wrong, by running it in the emulator under many schedules.
 
 cases            The cases that a check runs
+confined_check   Which runs of somebody else's kernel are made in a sandbox, and which once more
 confined_runs    Has the runs of somebody else's kernel made in a sandbox, and judges here what they answer
 confined_worker  Runs somebody else's kernel in the emulator inside of a sandbox, and answers with bytes
 coverage         Says what the runs of a check compared with what, and what they left open

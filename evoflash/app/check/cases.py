@@ -48,6 +48,11 @@ class OwnCase:
     launch: LaunchConfig
     arguments: tuple[Argument, ...]
 
+    @property
+    def launches(self) -> tuple[LaunchConfig, ...]:
+        """As of a workload's case."""
+        return (self.launch,)
+
 
 Case = WorkloadCase | OwnCase
 

@@ -27,10 +27,10 @@ from evoflash.app.check import confined_worker
 from evoflash.app.check.cases import Case, OutputArray, OwnCase, WorkloadCase
 from evoflash.app.check.confined_worker import HEAD, ConfinedRequest, outputs_of
 from evoflash.app.check.findings import KINDS
-from evoflash.app.check.one_run import CaseRun, OneRun
+from evoflash.app.check.one_run import CaseRun, OneRun, crowding
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
-from evoflash.errors import UsageError
+from evoflash.errors import SandboxError, UsageError
 from evoflash.evaluation import Status
 from evoflash.isolation import Ending
 from evoflash.kernels import gxx
@@ -86,9 +86,9 @@ class ConfinedWorkers:
     workers: "list[_Worker]"
     failed: int = 0  # runs
 
-    def run_all(self, to_run: Sequence[ToRun]) -> list[OneRun]:
-        """The runs that were made, in order: none begins after one that does not end, after as many that
-        failed as say what is wrong, or too late.
+    def run_all(self, to_run: Sequence[ToRun], *, is_brief: bool = False) -> list[OneRun]:
+        """The runs that were made, in order: none begins after one that does not end, too late, or, where it
+        is to be brief, after as many that failed as say what is wrong.
         """
         waiting = deque(enumerate(to_run))
         ran: dict[int, OneRun] = {}
@@ -96,7 +96,7 @@ class ConfinedWorkers:
 
         def serve(which: int) -> None:
             try:
-                self._serve(which, waiting, ran)
+                self._serve(which, waiting, ran, is_brief=is_brief)
             except BaseException as error:
                 errors.append(error)
                 waiting.clear()
@@ -113,7 +113,9 @@ class ConfinedWorkers:
             raise errors[0]
         return [ran[at] for at in sorted(ran)]
 
-    def _serve(self, which: int, waiting: "deque[tuple[int, ToRun]]", ran: dict[int, OneRun]) -> None:
+    def _serve(
+        self, which: int, waiting: "deque[tuple[int, ToRun]]", ran: dict[int, OneRun], *, is_brief: bool
+    ) -> None:
         while True:
             try:
                 at, (case, run, inputs) = waiting.popleft()
@@ -125,7 +127,7 @@ class ConfinedWorkers:
             ending = self.workers[which].make(case, run, inputs)
             ran[at] = OneRun(case, run, inputs, ending)
             self.failed += not ran[at].is_right
-            if ran[at].is_endless or self.failed >= MOST_FAILED:
+            if ran[at].is_endless or (is_brief and self.failed >= MOST_FAILED):
                 waiting.clear()
 
 
@@ -155,15 +157,13 @@ class _Worker:
 
     def make(self, case: Case, run: EmulatorRun, inputs_name: str) -> Ending[CaseRun]:
         """One run; a process that dies in it is not used again."""
-        launches = len(case.launches) if isinstance(case, WorkloadCase) else 1
-        limit_s = launches * run.cpu_limit_s
+        limit_s = len(case.launches) * run.cpu_limit_s
         inputs = expected = None
         if isinstance(case, WorkloadCase):
             inputs, expected = draw_case(case.workload, inputs_name, run.seed)
         request = pickle.dumps(ConfinedRequest(self._library, case, run, inputs, limit_s))
-        waits = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         now = time.monotonic()
-        deadline_s = min(now + limit_s * waits + _START_S, max(self._runs.deadline_s, now))
+        deadline_s = min(now + limit_s * crowding() + _START_S, max(self._runs.deadline_s, now))
         self._process.send(len(request).to_bytes(8, "little") + request)
         head = self._process.receive(_FRAME.size, deadline_s)
         if head is None:
@@ -187,7 +187,12 @@ class _Worker:
             is_over = deadline_s >= self._runs.deadline_s
             late = "the time for all runs was over" if is_over else "no answer in time"
             return Ending(None, Status.TIMEOUT, f"{late}; its process was killed")
-        return Ending(None, Status.RUNTIME, "the process in the sandbox ended")
+        code, said = self._process.last_words()
+        if code == 1:  # Python's, of an exception: what a kernel does happens in other processes
+            raise SandboxError(f"the sandbox's own process failed, which is no kernel's fault: {said[:300]}")
+        return Ending(
+            None, Status.RUNTIME, f"the process in the sandbox ended with code {code}: {said[:200]}"
+        )
 
     def _read(
         self,

@@ -1,7 +1,8 @@
 """The record of one run of a kernel in the emulator, and how it ended. Runs nothing."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evoflash.app.check.cases import Case, OutputArray, WorkloadCase
@@ -83,7 +84,44 @@ class OneRun:
         return RunRecord(name_of(self.case), self.run, self.inputs, seconds, rel_l2)
 
 
+def crowding() -> float:
+    """How many times as long CPU seconds take, as more processes want to run than there are cores."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def name_of(case: Case) -> str:
     if isinstance(case, WorkloadCase):
         return str(case.workload) + (", on one SM" if case.is_crowded else "")
     return f"grid {case.launch.grid}, block {case.launch.block}".replace(" ", "")
+
+
+_MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
+
+
+def lines_to_watch(ran: CaseRun) -> tuple[int, ...]:
+    """Of a run that is worth making once more, so that its reports name callers of their second place."""
+    if ran.seconds > _MOST_S_AGAIN:
+        return ()
+    return tuple(
+        dict.fromkeys(line for each in ran.reports if each.line2 for line in (each.line2, each.line))
+    )
+
+
+def with_callers(ran: CaseRun, again: CaseRun) -> CaseRun:
+    """The run with its reports as the second one tells them, which watched lines."""
+    return replace(ran, reports=tuple(_told_reports(ran.reports, again.reports)))
+
+
+def _told_reports(
+    reports: Sequence[EmulatorReport], again: Sequence[EmulatorReport]
+) -> Iterator[EmulatorReport]:
+    """Each report as the second run tells it, once for each way that the kernel came to its places."""
+    told: dict[tuple[str, int, int], list[EmulatorReport]] = {}
+    for each in again:
+        told.setdefault(_places(each), []).append(each)
+    for report in reports:
+        yield from told.get(_places(report), (report,))
+
+
+def _places(report: EmulatorReport) -> tuple[str, int, int]:
+    return report.kind, report.line, report.line2

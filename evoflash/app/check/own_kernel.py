@@ -106,7 +106,7 @@ def read_kernel_file(path: Path, text: str) -> KernelFile:
     header = _Header(path, match[1], text.count("\n", 0, match.start(1)))
     table = header.table()
     header.only(table, _KEYS, "the comment")
-    written = (header.written(table), *map(header.written, header.tables(table, "then")))
+    written = (header.launch_of(table), *map(header.launch_of, header.tables(table, "then")))
     for each in written:
         _check_text(path, text, each.entry)
     operations = [name for name in _OPERATIONS if name in table]
@@ -215,7 +215,7 @@ class _Header:
             raise self.wrong(key, f"{key} must be a list of tables, in order")
         return value
 
-    def written(self, table: Mapping[str, Any]) -> WrittenLaunch:
+    def launch_of(self, table: Mapping[str, Any]) -> WrittenLaunch:
         if table.keys() - set(_KEYS):
             self.only(table, _LAUNCH_KEYS, "a launch")
         return WrittenLaunch(

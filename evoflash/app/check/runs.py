@@ -7,7 +7,6 @@ layer is not seen.
 """
 
 import itertools
-import os
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -26,14 +25,23 @@ from evoflash.app.check.cases import (
     launch_own,
     no_numbers,
 )
+from evoflash.app.check.confined_check import Confinement, processes_for, run_briefly, run_whole
 from evoflash.app.check.confined_runs import MOST_FAILED, ConfinedRuns, ToRun
 from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
 from evoflash.app.check.lint import beyond_in, unseen_in
-from evoflash.app.check.one_run import CaseRun, OneRun, RunRecord, name_of
+from evoflash.app.check.one_run import (
+    CaseRun,
+    OneRun,
+    RunRecord,
+    crowding,
+    lines_to_watch,
+    name_of,
+    with_callers,
+)
 from evoflash.app.check.subject import KernelUnderTest
 from evoflash.emulator.call import EmulatorRun, run_call
-from evoflash.emulator.launch import Emulation, EmulatorReport, Site
+from evoflash.emulator.launch import Emulation, Site
 from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate, Status, Verdict
@@ -50,12 +58,9 @@ from evoflash.operation import (
     Workload,
     operation_of,
 )
-from evoflash.sandbox.boundary import Boundary
 from evoflash.validation.cases import draw_case
 from evoflash.validation.plan import CheckLaunch, check_one_by_one, single_plan
 from evoflash.validation.validator import describe_error
-
-_MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
 
 
 def run_case(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> CaseRun:
@@ -64,29 +69,14 @@ def run_case(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> C
     UsageError when the launch does not fit the kernel.
     """
     ran = _run_once(library, case, run, inputs_name)
-    watched = tuple(dict.fromkeys(line for r in ran.reports if r.line2 for line in (r.line2, r.line)))
-    if not watched or ran.seconds > _MOST_S_AGAIN:
+    watched = lines_to_watch(ran)
+    if not watched:
         return ran
     telling = gxx.build(
         library.with_suffix(".cu").read_text(), name=library.stem, tells_callers=True, sees_all=True
     )
     again = _run_once(telling, case, replace(run, watched=watched), inputs_name)
-    return replace(ran, reports=tuple(_with_callers(ran.reports, again.reports)))
-
-
-def _with_callers(
-    reports: Sequence[EmulatorReport], again: Sequence[EmulatorReport]
-) -> Iterator[EmulatorReport]:
-    """Each report as the second run tells it, once for each way that the kernel came to its places."""
-    told: dict[tuple[str, int, int], list[EmulatorReport]] = {}
-    for each in again:
-        told.setdefault(_places(each), []).append(each)
-    for report in reports:
-        yield from told.get(_places(report), (report,))
-
-
-def _places(report: EmulatorReport) -> tuple[str, int, int]:
-    return report.kind, report.line, report.line2
+    return with_callers(ran, again)
 
 
 def _run_once(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> CaseRun:
@@ -207,8 +197,6 @@ _FIRST: tuple[tuple[Delivery, Schedule], ...] = (
     ("eager", "fifo"),
     ("random", "random"),
 )
-_MOST_PROCESSES = 4
-_RUNS_OF_A_PROCESS = 8  # starting one costs as much as these many ordinary runs
 _GRACE_S = 30.0  # over the launches' CPU limits: a process starts, a reference is computed
 
 
@@ -300,15 +288,6 @@ def plan(
     return tuple(planned)
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
-    """Where somebody else's kernel is compiled and run: inside of what, how long, and in how much memory."""
-
-    boundary: Boundary
-    seconds: float
-    memory_bytes: int
-
-
 def check_kernel(
     subject: KernelUnderTest, *, runs: int, seed: int, confinement: Confinement | None = None
 ) -> CheckReport:
@@ -333,7 +312,12 @@ def check_kernel(
     if confinement is None:
         ran = _run_all(library, to_run)
     else:
-        ran, to_run = _run_confined(library, to_run, confinement, deadline_s=begun_s + confinement.seconds)
+        deadline_s = begun_s + confinement.seconds
+        confined = ConfinedRuns(confinement.boundary, deadline_s, judged_run, confinement.memory_bytes)
+        if confinement.is_brief:
+            ran, to_run = run_briefly(confined, library, to_run)
+        else:
+            ran = run_whole(confined, library, to_run, text=subject.source)
     if len(ran) < len(to_run):
         why = "after one that does not end" if any(one.is_endless for one in ran) else "for want of time"
         why = "after those that failed" if sum(not one.is_right for one in ran) >= MOST_FAILED else why
@@ -370,58 +354,9 @@ def _to_run(subject: KernelUnderTest, build: Build | None, *, runs: int, seed: i
     return to_run
 
 
-# What runs are repeated for, in the counts of `_work` (some 4 million a second).
-_MOST_REPEATED = 2_000_000
-_HEAVY = {"mma": 32, "wgmma_macs": 1, "wgmma": 0}  # counted once for a warp or a warpgroup
-
-
-def _run_confined(
-    library: Path, to_run: Sequence[ToRun], confinement: Confinement, *, deadline_s: float
-) -> tuple[list[OneRun], list[ToRun]]:
-    """The runs that were made, and those that were meant to be.
-
-    Every case has one run, in turns by the first and the second way of its plan; a case that costs little has
-    all of them. What a run costs is counted, not timed, so that the same are made each time.
-    """
-    confined = ConfinedRuns(confinement.boundary, deadline_s, judged_run, confinement.memory_bytes)
-    of_case = [list(runs) for _, runs in itertools.groupby(to_run, key=lambda one: id(one[0]))]
-    once, again = list[ToRun](), list[list[ToRun]]()
-    for at, runs in enumerate(of_case):
-        is_alone = isinstance(runs[0][0], WorkloadCase)
-        chosen = [runs[(at + 1) % 2 % len(runs)]] if is_alone else runs
-        once += chosen
-        again.append([run for run in runs if run not in chosen])
-    with confined.workers(library, _processes(len(to_run))) as workers:
-        ran = workers.run_all(once)
-        if len(ran) < len(once):
-            return ran, once
-        left = _MOST_REPEATED
-        costs = {id(one.case): _work(one) for one in ran}
-        cheap = list[ToRun]()
-        for runs in sorted(filter(None, again), key=lambda runs: costs[id(runs[0][0])]):
-            left -= len(runs) * costs[id(runs[0][0])]
-            cheap += runs if left >= 0 else ()
-        ran += workers.run_all(cheap)
-    place = {id(runs[0][0]): at for at, runs in enumerate(of_case)}
-    return sorted(ran, key=lambda one: place[id(one.case)]), [*once, *cheap]
-
-
-def _work(one: OneRun) -> int:
-    counted = one.ending.value.counters if one.ending.value else {}
-    return sum(
-        count * _HEAVY.get(name, 1)
-        for name, count in counted.items()
-        if "_" not in name or name in ("plain_reads", "plain_writes", *_HEAVY)
-    )
-
-
-def _processes(runs: int) -> int:
-    return min(-(-runs // _RUNS_OF_A_PROCESS), os.cpu_count() or 1, _MOST_PROCESSES)
-
-
 def _run_all(library: Path, to_run: Sequence[ToRun]) -> list[OneRun]:
     """The runs that were made: those that have not begun when one turns out to be endless are left out."""
-    processes = _processes(len(to_run))
+    processes = processes_for(to_run)
     ran: list[OneRun] = []
     with IsolatedPool(processes) as pool:
         under_way: deque[tuple[ToRun, Future[Ending[CaseRun]]]] = deque()
@@ -442,10 +377,7 @@ def _run_all(library: Path, to_run: Sequence[ToRun]) -> list[OneRun]:
 def _start(
     pool: IsolatedPool, library: Path, case: Case, run: EmulatorRun, inputs: str
 ) -> Future[Ending[CaseRun]]:
-    launches = len(case.launches) if isinstance(case, WorkloadCase) else 1
-    # CPU seconds take longer where more processes want to run than there are cores.
-    waits = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    limit_s = launches * run.cpu_limit_s * waits + _GRACE_S
+    limit_s = len(case.launches) * run.cpu_limit_s * crowding() + _GRACE_S
     return pool.submit(run_case, library, case, run, inputs, timeout_s=limit_s)
 
 
@@ -454,11 +386,7 @@ def _launches_that_do_not_fit(subject: KernelUnderTest, build: Build | None) -> 
     gpu = subject.gpu
     if gpu is None:
         return []
-    launches = {
-        launch
-        for case in subject.cases
-        for launch in (case.launches if isinstance(case, WorkloadCase) else (case.launch,))
-    }
+    launches = {launch for case in subject.cases for launch in case.launches}
     sizes = {launch.smem_bytes for launch in launches if launch.smem_bytes > gpu.smem_per_block}
     texts = [f"{size} bytes of shared memory; {gpu.name} allows {gpu.smem_per_block}" for size in sizes]
     if build is not None:

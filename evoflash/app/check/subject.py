@@ -52,6 +52,7 @@ class KernelUnderTest:
     beyond: tuple[Refusal, ...] = ()  # of plain CUDA: what the emulator has no way to run
     notes: tuple[str, ...] = ()  # what the reader should know about what was checked
     problem: str = ""  # what it computes, where that is known
+    is_foreign: bool = False  # somebody wrote or edited the text
 
 
 def of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[KernelUnderTest, ...]:
@@ -155,6 +156,7 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Ker
         unseen=() if plain else unseen_lines(text),
         beyond=plain.unseen if plain else (),
         notes=notes,
+        is_foreign=True,
         problem=str(parse_problem(problem or kernel.problem)) if problem or kernel.problem else "",
     )
 
@@ -262,6 +264,7 @@ def of_export(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Kern
         shift=before - head.count("\n") - _INCLUDE.count("\n"),
         unseen=unseen_lines(source),
         problem=str(now[1]),
+        is_foreign=edits > 0,
         notes=(
             *_notes(path, text, edits, export_kernel(*was, prefix=words.prefix, claims=words.claims)),
             *rendered.notes,

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evoflash.app.check.cases import WorkloadCase
+from evoflash.app.check.confined_check import Confinement
 from evoflash.app.check.findings import Finding
-from evoflash.app.check.runs import CheckReport, Confinement, check_kernel
+from evoflash.app.check.runs import CheckReport, check_kernel
 from evoflash.app.check.subject import (
     KernelUnderTest,
     edits_in,
@@ -24,7 +25,7 @@ from evoflash.app.check.subject import (
 )
 from evoflash.app.judge.answer import AnswerStatus, KernelAnswer, refusal
 from evoflash.app.judge.sources import RefusedError, SubmittedText, is_solution, read_submission
-from evoflash.app.judge.timing import NotTimedError, is_gpu_here, time_beside_baseline
+from evoflash.app.judge.timing import NotTimedError, present_gpu_name, time_beside_baseline
 from evoflash.errors import UsageError
 from evoflash.notices import count_of
 from evoflash.sandbox.boundary import found_boundary
@@ -32,7 +33,6 @@ from evoflash.sandbox.boundary import found_boundary
 Stage = Literal["check", "smoke", "time"]
 STAGES: tuple[Stage, ...] = ("check", "smoke", "time")
 _RUNS = 2  # of each shape, where it costs little: dense, and strided with another scale
-MEMORY_BYTES = 4 << 30
 
 _ENDLESS = ("TIMEOUT", "LIVELOCK", "DEADLOCK", "hang")
 _BROKEN = ("crash", "cannot-launch", "divergence", "stack-overflow", "divide-by-zero", "named-barrier")
@@ -71,6 +71,8 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
     SandboxError where nothing can keep it in.
     """
     begun_s = time.monotonic()
+    if options.stage == "time" and options.gpu is None:
+        options = replace(options, gpu=present_gpu_name())
     boundary = found_boundary(is_unsafe=options.is_unsafe)
     try:
         submitted = read_submission(path)
@@ -78,7 +80,7 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
         return refusal(str(path), str(error), seconds=time.monotonic() - begun_s)
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     subject = _subject(submitted, options, seed=seed, db=db)
-    confinement = Confinement(boundary, options.timeout_s, MEMORY_BYTES)
+    confinement = Confinement(boundary, options.timeout_s, is_brief=True)
     report = check_kernel(subject, runs=_RUNS, seed=seed, confinement=confinement)
     answer = _answer(submitted, subject, report, options)
     answer = replace(answer, sandbox=boundary.kind, seed=seed)
@@ -184,7 +186,7 @@ def _with_time(
     db: str,
 ) -> KernelAnswer:
     """With its time, where the GPU is here; what is wrong on the GPU is wrong."""
-    if not is_gpu_here(options.gpu):
+    if answer.gpu is None or answer.gpu != present_gpu_name():
         return replace(answer, notes=(*answer.notes, "no GPU here: no time, and no check on one."))
     if submitted.shown != str(path):
         return replace(answer, notes=(*answer.notes, "a solution's kernel is not timed: submit its .cu."))

@@ -15,7 +15,6 @@ from evoflash.errors import DeviceError, EvoflashError
 from evoflash.gpu import baselines, launcher
 from evoflash.gpu.timing.paired import answer_of
 from evoflash.problem import parse_problem
-from evoflash.specs import load_gpu
 
 
 class NotTimedError(Exception):
@@ -26,13 +25,12 @@ class NotTimedError(Exception):
         super().__init__(words)
 
 
-def is_gpu_here(gpu: str | None) -> bool:
-    """Whether a GPU that evoflash knows is present, and the one that was named."""
+def present_gpu_name() -> str | None:
+    """That of this machine's GPU, if it has one that evoflash knows."""
     try:
-        present = launcher.present_spec(None)
+        return launcher.present_spec(None).name
     except DeviceError:
-        return False
-    return gpu is None or load_gpu(gpu).name == present.name
+        return None
 
 
 def time_beside_baseline(path: Path, *, problem: str, seed: int, db: str) -> tuple[AnswerTiming, float, str]:

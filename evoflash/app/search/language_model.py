@@ -1,26 +1,28 @@
 """Puts a language model beside a search's strategy, live or as an earlier run had it. Sends nothing."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from evoflash.app.search.limits import floor_us
 from evoflash.errors import UsageError, did_you_mean
-from evoflash.evaluation import Run
+from evoflash.evaluation import Run, RunKey
 from evoflash.exchange import ENDED
+from evoflash.kernels.family import Family
 from evoflash.llm.correspondence import Correspondence
 from evoflash.llm.endpoint import Endpoint, endpoint
 from evoflash.llm.operator import WithLanguageModel, trials
 from evoflash.llm.prompt import PRESETS, KernelTask
 from evoflash.notices import say
+from evoflash.problem import Problem
 from evoflash.search import Strategy
+from evoflash.space import SearchSpace
+from evoflash.specs import GpuSpec
 from evoflash.store import run_edits
 from evoflash.store.exchanges import keep_exchange, read_exchanges
 from evoflash.store.store import Store
-
-if TYPE_CHECKING:
-    from evoflash.app.search.plan import SearchPlan
 
 USUAL_PRESET = "full"
 _OF_THE_GPU = (
@@ -71,20 +73,19 @@ def language_model(
     return asked
 
 
-def trials_of(plan: "SearchPlan", store: Store, budget: int | None) -> int:
+def trials_of(asked: LanguageModel | None, key: RunKey, store: Store, budget: int | None) -> int:
     """What the model of a run that begins now may take without earning it; as the repeated run had it."""
-    if plan.llm is None:
+    if asked is None:
         return 0
-    return _run_to_repeat(plan, store).start.llm_trials if plan.llm.replay else trials(budget)
+    return _run_to_repeat(asked, key, store).start.llm_trials if asked.replay else trials(budget)
 
 
-def _run_to_repeat(plan: "SearchPlan", store: Store) -> Run:
+def _run_to_repeat(asked: LanguageModel, key: RunKey, store: Store) -> Run:
     """The run that is repeated. UsageError where it is of another search, or had no model."""
-    assert plan.llm is not None
-    run = run_edits.find(store.database, plan.llm.replay)
+    run = run_edits.find(store.database, asked.replay)
     if not run.key.llm or run.key.llm.startswith("replay:"):
         raise UsageError(f"run {run.id} asked no language model: --llm-replay wants one that did.")
-    if replace(run.key, llm="") != replace(plan.key, llm=""):
+    if replace(run.key, llm="") != replace(key, llm=""):
         raise UsageError(
             f"run {run.id} is {run.key.search_name} with seed {run.key.seed} for '{run.key.problem}' on "
             f"{run.key.gpu}: give the options of that search."
@@ -93,27 +94,33 @@ def _run_to_repeat(plan: "SearchPlan", store: Store) -> Run:
 
 
 @contextmanager
-def beside(strategy: Strategy, plan: "SearchPlan", store: Store, current: Run) -> Iterator[Strategy]:
-    """Inside, the strategy with the plan's model beside it, if it has one."""
-    if plan.llm is None:
+def beside(
+    strategy: Strategy,
+    asked: LanguageModel | None,
+    tasks: Iterable[KernelTask],
+    store: Store,
+    current: Run,
+) -> Iterator[Strategy]:
+    """Inside, the strategy with the model that was asked for beside it; `tasks` are those of its families."""
+    if asked is None:
         yield strategy
         return
     own = [each for each in read_exchanges(store.database, current) if each.status != ENDED]
     keep = partial(keep_exchange, store.database, current)
-    if plan.llm.replay:
-        earlier = read_exchanges(store.database, _run_to_repeat(plan, store))
+    if asked.replay:
+        earlier = read_exchanges(store.database, _run_to_repeat(asked, current.key, store))
         letters = Correspondence(None, earlier=earlier, kept=len(own), keep=keep)
-        say(f"repeating what the language model of run {plan.llm.replay} answered; none is asked.")
+        say(f"repeating what the language model of run {asked.replay} answered; none is asked.")
     else:
-        letters = Correspondence(plan.llm.endpoint(), earlier=own, kept=len(own), keep=keep)
-        say(f"the language model {plan.llm.model} may propose edits; its control arm beside it.")
+        letters = Correspondence(asked.endpoint(), earlier=own, kept=len(own), keep=keep)
+        say(f"the language model {asked.model} may propose edits, and random ones are tried beside them.")
     wrapped = WithLanguageModel(
         strategy,
-        {each.space.family: each for each in _tasks(plan)},
+        {each.space.family: each for each in tasks},
         letters,
-        model=plan.llm.model,
-        preset=plan.llm.preset,
-        seed=plan.seed,
+        model=asked.model,
+        preset=asked.preset,
+        seed=current.key.seed,
         trials=current.start.llm_trials,
         told_before=len(store.history(current)),
     )
@@ -123,13 +130,15 @@ def beside(strategy: Strategy, plan: "SearchPlan", store: Store, current: Run) -
         wrapped.close()
 
 
-def _tasks(plan: "SearchPlan") -> Iterator[KernelTask]:
-    from evoflash.app.search.limits import floor_us
+def _rule(text: str, family: Family) -> str:
+    """The text of a check; empty where it is of derived values, which no model could work out."""
+    return "" if set(re.findall(r"[a-z_]\w*", text)) & set(family.let) else text
 
-    gpu = {name: getattr(plan.gpu, name) for name in _OF_THE_GPU}
-    floor = floor_us(plan.problem, plan.gpu)
-    for each in plan.fields:
-        family = each.family
-        conditions = {name: str(expression.text) for name, expression in family.when.items()}
-        rules = {name: str(expression.text) for name, expression in family.check.items()}
-        yield KernelTask(str(plan.problem), gpu, floor, family.summary, each.space, conditions, rules)
+
+def kernel_task(problem: Problem, gpu: GpuSpec, family: Family, space: SearchSpace) -> KernelTask:
+    """What the model is told of one family."""
+    figures = {name: getattr(gpu, name) for name in _OF_THE_GPU}
+    conditions = {name: str(expression.text) for name, expression in family.when.items()}
+    rules = {name: _rule(str(expression.text), family) for name, expression in family.check.items()}
+    floor = floor_us(problem, gpu)
+    return KernelTask(str(problem), figures, floor, family.summary, space, conditions, rules)

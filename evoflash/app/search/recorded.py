@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evoflash.app.recordings import recording_of
+from evoflash.app.search.language_model import LanguageModel, beside, trials_of
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.session import NotesOnly, RunResult, Watch, counting, noting_end, result_of
 from evoflash.errors import UsageError
-from evoflash.evaluation import Basis, RunKey
+from evoflash.evaluation import Basis, RunKey, RunStart
 from evoflash.gpu.timing.noise_floor import environment
+from evoflash.llm.prompt import KernelTask
 from evoflash.notices import say
 from evoflash.replay.kernel_tuner import cache_text
 from evoflash.replay.recorded_space import Recording, ReplayedEvaluator
@@ -31,6 +33,7 @@ def search_recording(
     fresh: bool,
     argv: Sequence[str],
     watch: Watch = NotesOnly,
+    llm: LanguageModel | None = None,
 ) -> RunResult:
     """A search on a recorded space, stored as a run of basis `replayed`; resumes like any other."""
     if limits.until is not None:
@@ -40,7 +43,12 @@ def search_recording(
         raise UsageError(f"no configuration of {recording.problem} was correct: there is none to find.")
     chosen = make_strategy(strategy, recording.space, seed=seed)
     parts = strategy_parts(strategy)
-    key = RunKey(recording.problem, recording.device, Basis.REPLAYED, seed=seed, **parts)
+    name = llm.name if llm else ""
+    key = RunKey(recording.problem, recording.device, Basis.REPLAYED, seed=seed, **parts, llm=name)
+    conditions = dict.fromkeys(recording.space.when, "as other genes stand")
+    rules = {check.name: "" for check in recording.space.checks}
+    about = ({"name": recording.device}, None, "A recorded space.", recording.space)
+    task = KernelTask(recording.problem, *about, conditions, rules)
     with open_store(db) as store:
         current = store.begin(
             key,
@@ -48,6 +56,7 @@ def search_recording(
             budget=limits.stored_budget,
             argv=argv,
             environment=environment(),
+            start=RunStart(llm_trials=trials_of(llm, key, store, limits.budget)),
             fresh=fresh,
         )
         history = store.history(current)
@@ -55,9 +64,14 @@ def search_recording(
             say(f"this run has spent its budget ({limits.budget}): raise --budget or use --fresh.")
         title = f"{recording.problem} on {recording.device}"
         showing = watch(title, _display_basis(recording), limits, history)
-        with counting(store, current, limits), showing as progress, noting_end(store, current, limits):
+        with (
+            counting(store, current, limits),
+            showing as progress,
+            noting_end(store, current, limits),
+            beside(chosen, llm, [task], store, current) as strategy_beside,
+        ):
             search(
-                chosen,
+                strategy_beside,
                 ReplayedEvaluator(recording),
                 store,
                 current,

@@ -20,7 +20,7 @@ from evoflash.app.model_credit import ModelCredit, credit
 from evoflash.app.objectives import LATENCY
 from evoflash.app.runs import cost_as_dict
 from evoflash.app.search import transfer
-from evoflash.app.search.language_model import beside, trials_of
+from evoflash.app.search.language_model import beside, kernel_task, trials_of
 from evoflash.app.search.limits import Limits, floor_us, is_near
 from evoflash.app.search.machines import HERE, Machines
 from evoflash.app.search.plan import SearchPlan
@@ -220,7 +220,7 @@ def run_search(
             transfer.start_of(store, plan),
             ahead=machines.ahead,
             machines=machines.where,
-            llm_trials=trials_of(plan, store, limits.budget),
+            llm_trials=trials_of(plan.llm, plan.key, store, limits.budget),
         )
         if start.archive:
             say(f"starting from {len(start.archive)} archived kernels of {plan.gpu.name}; --no-archive: not.")
@@ -368,9 +368,10 @@ def _search(
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
     past = _of_known_families(evaluation for _, evaluation in history)
     machines = machines.with_ahead_of(current.start)
+    tasks = (kernel_task(plan.problem, plan.gpu, field.family, field.space) for field in plan.fields)
     with (
         evaluator(plan, past, machines=machines) as evaluates,
-        beside(strategy, plan, store, current) as strategy,
+        beside(strategy, plan.llm, tasks, store, current) as strategy,
         watch(title, plan.basis, limits, history) as progress,
     ):
 

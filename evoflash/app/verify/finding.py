@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from evoflash.app.check.confined_check import confinement_for
 from evoflash.app.check.runs import CheckReport, check_kernel
 from evoflash.app.check.subject import of_export
 from evoflash.app.compare import gpu_task
@@ -36,7 +37,8 @@ def evaluate_edited(path: Path, *, is_measured: bool) -> Evaluation:
     UsageError where the file is not laid out as an export any more.
     """
     (subject,) = of_export(path, problem=None, gpu=None)
-    checked, named = check_kernel(subject, runs=_RUNS, seed=1), _banner(path)
+    confinement = confinement_for(is_foreign=subject.is_foreign)
+    checked, named = check_kernel(subject, runs=_RUNS, seed=1, confinement=confinement), _banner(path)
     evaluation = _evaluation_of_check(named, checked)
     is_next = is_measured and evaluation.is_correct
     return _measure_edited(path, named[1], checked, evaluation) if is_next else evaluation

@@ -33,6 +33,9 @@ def check(
     primitives: Annotated[
         bool, typer.Option("--primitives", help="List what a kernel of your own may call in ef::.")
     ] = False,
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="Of a .cu: run it with your rights where there is no sandbox.")
+    ] = False,
     db: Db,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -65,6 +68,7 @@ def check(
 
     Example: evoflash check kernel.cu --gpu h200
     """
+    from evoflash.app.check.confined_check import confinement_for
     from evoflash.app.check.findings import kind_facts
     from evoflash.app.check.primitives import primitive_groups, primitives_text
     from evoflash.app.check.runs import check_kernel, reports_as_dict
@@ -82,7 +86,15 @@ def check(
     subjects = named_kernels(what, family, values or [], problem=problem, gpu=gpu, db=db)
     kernels = "the kernel" if len(subjects) == 1 else f"{len(subjects)} kernels"
     with working(f"compiling {kernels} for the emulator, to run {runs} times on each shape"):
-        checked = [check_kernel(subject, runs=runs, seed=seed) for subject in subjects]
+        checked = [
+            check_kernel(
+                subject,
+                runs=runs,
+                seed=seed,
+                confinement=confinement_for(is_foreign=subject.is_foreign, is_unsafe=unsafe),
+            )
+            for subject in subjects
+        ]
     if as_json:
         typer.echo(json_text(reports_as_dict(checked)))
     else:

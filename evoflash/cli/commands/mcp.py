@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Quiet, Verbose
+from evoflash.cli.options import Db, Json, Quiet, Verbose
 from evoflash.errors import UsageError
 from evoflash.extras import install
 
@@ -16,6 +16,7 @@ def mcp(
         Path, typer.Option("--root", help="The folder below which files may be read and written.")
     ] = Path("."),
     db: Db,
+    as_json: Json = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
@@ -26,6 +27,8 @@ def mcp(
 
     Example: evoflash mcp --root ~/kernels
     """
+    if as_json:
+        raise UsageError("stdout is the protocol's, which is JSON: leave --json out.")
     try:
         from evoflash.mcp.server import serve
     except ModuleNotFoundError as error:

@@ -31,6 +31,7 @@ from evoflash.settings import DEFAULT_STRATEGY, MOST, MOST_AHEAD, MOST_REPEATS, 
 from evoflash.views.terminal import json_text, stdout_console, tell
 
 if TYPE_CHECKING:
+    from evoflash.app.search.language_model import LanguageModel
     from evoflash.app.search.limits import Limits
     from evoflash.app.search.machines import MachineOptions
     from evoflash.app.search.many import SearchRequest
@@ -208,6 +209,11 @@ def search(
     from evoflash.app.search.limits import limits as limits_of
 
     parse_price(price_per_hour)
+    model = None
+    if llm or llm_url or llm_key_env or llm_prompt or llm_replay:
+        from evoflash.app.search.language_model import language_model
+
+        model = language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay)
     usual = "evolution" if preset or population else DEFAULT_STRATEGY
     strategy, trials = catalogue.preset_strategy(strategy or usual, preset, population)
     limits = limits_of(trials if budget is None else budget, time_limit, minutes, until)
@@ -222,7 +228,6 @@ def search(
         )
     if recorded is not None or evaluator == "replay":
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead, seeds=seeds)
-        _check_alone(llm=llm, **{"llm-replay": llm_replay})
         if recorded is None or evaluator not in (None, "replay"):
             raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
         if objective is not None:
@@ -236,13 +241,13 @@ def search(
             fresh=fresh,
             as_json=as_json,
             price_per_hour=price_per_hour,
+            llm=model,
         )
         return
     if not dry_run and scheduler is None:
         catalogue.begin_emulator()  # the first emulation waits for it, and imports take a second
     from evoflash.app.search import plan as planning
     from evoflash.app.search import session as running
-    from evoflash.app.search.language_model import language_model
     from evoflash.app.search.machines import MachineOptions
     from evoflash.app.search.many import SearchRequest, search_one
     from evoflash.views.progress import Progress
@@ -257,7 +262,7 @@ def search(
         "transfer": transfer,
         "seeds": seeds,
         "objective": objective,
-        "llm": language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay),
+        "llm": model,
     }
     if dry_run:
         _check_alone(llm=llm, **{"llm-replay": llm_replay})
@@ -361,6 +366,7 @@ def _on_recording(
     fresh: bool,
     as_json: bool,
     price_per_hour: float | None,
+    llm: "LanguageModel | None",
 ) -> None:
     from evoflash.app.search import recorded
     from evoflash.views.progress import Progress
@@ -376,6 +382,7 @@ def _on_recording(
             fresh=fresh,
             argv=sys.argv[1:],
             watch=Progress,
+            llm=llm,
         )
     if result.best is None:
         raise NoKernelError(

@@ -219,6 +219,13 @@ void bulk_load(u32 target, const void* source, u32 bytes, u32 barrier, u32 mask,
   }
 }
 
+// A hint: what it may name is checked as for a load, and who else writes there does not matter.
+void bulk_prefetch(const void* source, u32 bytes, int line) {
+  constexpr const char* op = "bulk_prefetch";
+  note_progress(line);
+  if (!check_size(bytes, op, line) || !check_global_row(source, bytes, false, op, line)) abandon_block();
+}
+
 void bulk_store(void* target, u32 source, u32 bytes, int line) {
   if (!admits_row_out(target, source, bytes, false, "bulk_store", line)) return;
   Cta* const from = cta;

@@ -44,6 +44,7 @@ void* write_shared(u32 address, u32 bytes, int line);
 u32 static_shared(u32 bytes, int line);
 const void* read_global(const void* source, u32 bytes, int line);
 void* write_global(void* target, u32 bytes, int line);
+void prefetch_global(const void* source, int line);
 
 // A result that a primitive leaves where the kernel says: in a register or, seldom, in memory.
 void note_result(void* target, u32 bytes, int line);
@@ -121,6 +122,7 @@ void tma_prefetch(const TensorMap* map, const int* at, int rank, int line);
 void tma_prefetch_map(const TensorMap* map, int line);
 // The same for plain rows of bytes, a multiple of 16; between blocks of a cluster with cluster addresses.
 void bulk_load(u32 target, const void* source, u32 bytes, u32 barrier, u32 mask, int line);
+void bulk_prefetch(const void* source, u32 bytes, int line);
 void bulk_store(void* target, u32 source, u32 bytes, int line);
 void bulk_reduce_add(float* target, u32 source, u32 bytes, int line);
 void bulk_copy_cluster(u32 cluster_target, u32 source, u32 bytes, u32 cluster_barrier, int line);

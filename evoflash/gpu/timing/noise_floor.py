@@ -36,6 +36,7 @@ from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 from evoflash.version import __version__
+from evoflash.written_files import is_dry_run
 
 
 def versions() -> str:
@@ -193,7 +194,9 @@ def load_noise_floor() -> dict[str, Any]:
 
 
 def keep(floors: list[NoiseEstimate], gpu: PresentGpu) -> None:
-    """Write the floors down for this GPU and driver, in the cache folder."""
+    """Write the floors down for this GPU and driver, in the cache folder; not in a dry run."""
+    if is_dry_run():
+        return
     kept = _read_cache()
     rows = [
         {"problem": f.problem, "protocol": f.protocol, "pairs": f.pairs, "relative": f.relative}

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evoflash.launch import TensorMapSpec
 from evoflash.numerics import decode, encode
@@ -28,6 +29,9 @@ _SPARE = 4  # pages of the pool that no sequence has
 # The number of the first page in memory, where a caller's pool is larger than what is laid out here: neither
 # 16 bits count the pages, nor 32 bits the elements before one.
 _FIRST_PAGE = {"append": 3_000_017}
+# Such a caller has entries of V behind those of K in each row of its table, with numbers that are so much
+# larger for the same place in memory.
+_OWN_PAGES = {"append": 11}
 _FIELD = re.compile(
     r"^  (?P<type>[\w *]+?) (?P<name>\w+)(?:\[(?P<count>\d+)\])?; +// (?P<about>.+)$", re.MULTILINE
 )
@@ -137,7 +141,8 @@ def tensors(workload: PagedWorkload) -> tuple[TensorSpec, ...]:
             _numbers("LAST", (w.batch,)),
         ]
     else:
-        table = replace(_numbers("TABLE", (w.batch, w.columns)), spread=(0, 1), gap=3)
+        entries = w.columns * (2 if own_pages(w) else 1)
+        table = replace(_numbers("TABLE", (w.batch, entries)), spread=(0, 1), gap=3)
         found += [table, _numbers("LENGTHS", (w.batch,))]
     if w.ragged:
         found.append(_numbers("QINDPTR", (w.batch + 1,)))
@@ -171,6 +176,19 @@ def first_page(workload: PagedWorkload) -> int:
     return _FIRST_PAGE.get(workload.caller, 0)
 
 
+def own_pages(workload: PagedWorkload) -> int:
+    """By how much a page of V has a larger number than that of K, where V has entries of its own; 0: it has
+    none.
+    """
+    return _OWN_PAGES.get(workload.caller, 0)
+
+
+def first_pages(workload: PagedWorkload) -> NDArray[np.int64]:
+    """The number of the first page in memory by column of the table; one for all where they are alike."""
+    first, own = first_page(workload), own_pages(workload)
+    return np.repeat(np.array([first, first + own], np.int64), workload.columns) if own else np.array([first])
+
+
 # ---- the argument
 
 
@@ -197,7 +215,7 @@ def arguments(
         "version": STRUCT.version,
         "head_dim": w.head_dim,
         "page_size": w.page,
-        "num_pages": first_page(w) + pool_pages(w),
+        "num_pages": first_page(w) + own_pages(w) + pool_pages(w),
         "max_seq_q": w.seq_q,
         "max_seq_kv": w.seq_kv,
         "total_q": w.total_q,
@@ -211,14 +229,15 @@ def arguments(
         "lse_base": 2 if w.lse_base == "2" else 0,
         "kv_length_bias": w.seq_q if w.caller == "append" else 0,
         "workspace": workspace,
+        "page_table_v_offset": w.columns if own_pages(w) else 0,
         "page_table": addresses["PAGES" if w.caller == "csr" else "TABLE"],
         **{field: addresses.get(name, 0) for field, name in _TENSOR_OF.items()},
         **_strides(w, strides),
     }
     for name, given in set_to.items():
         value[name] = given
-    for name in ("k", "v"):  # those of the pool's page 0
-        before = 2 * first_page(w) * int(strides[name.upper()][0])
+    for name, shift in (("k", 0), ("v", own_pages(w))):  # those of the pool's page 0
+        before = 2 * (first_page(w) + shift) * int(strides[name.upper()][0])
         value[name] = (int(value[name]) - before) % (1 << 64)
     return (value,)
 

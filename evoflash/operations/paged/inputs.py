@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from evoflash.errors import UsageError
 from evoflash.numerics import Bits, decode, encode, standard_normal
 from evoflash.operation import InputNames
-from evoflash.operations.paged.form import first_page, pool_pages
+from evoflash.operations.paged.form import first_page, first_pages, own_pages, pool_pages
 from evoflash.operations.paged.workload import PagedWorkload
 
 Single = NDArray[np.float32]
@@ -494,9 +494,14 @@ def _tables(
             part[each >= 0] = first_page(w) + each[each >= 0]
         last = [(length - 1) % w.page + 1 if length else int(rng.choice(no_page)) for length in keys]
         return {"INDPTR": begins, "PAGES": entries, "LAST": np.array(last, np.int64).astype(np.int32)}
-    table = strays((w.batch, w.columns))
+    own = own_pages(w)
+    table = strays((w.batch, w.columns * (2 if own else 1)))
+    if own:  # what is behind the pool of K may lie in that of V
+        of_v = table[:, w.columns :]
+        of_v[of_v == no_page[2]] += own
     for row, each in zip(table, pages, strict=True):
-        row[: len(each)][each >= 0] = first_page(w) + each[each >= 0]
+        for begin, first in ((0, first_page(w)), (w.columns, first_page(w) + own))[: 2 if own else 1]:
+            row[begin:][: len(each)][each >= 0] = first + each[each >= 0]
     bias = w.seq_q if w.caller == "append" else 0
     return {"TABLE": table, "LENGTHS": (np.array(keys, np.int64) - bias).astype(np.int32)}
 
@@ -518,8 +523,9 @@ def timed_inputs(workload: PagedWorkload, *, sets: int, rng: np.random.Generator
         rows, keys = _query_rows(w, rng), _as_asked(w, rng)
         pages = [np.maximum(each, 0) for each in _own_pages(w, rows, keys, rng)]
         tables = _tables(w, keys, pages, rng)
-        table, first = tables["PAGES" if w.caller == "csr" else "TABLE"], first_page(w)
-        table[(table < first) | (table >= first + shape[0])] = first
+        name, first = "PAGES" if w.caller == "csr" else "TABLE", first_pages(w)
+        is_page = (tables[name] >= first) & (tables[name] < first + shape[0])
+        tables[name] = np.where(is_page, tables[name], first).astype(np.int32)
         k, v = (bits[n * step : n * step + size].reshape(shape) for n in (2 * at, 2 * at + 1))
         q = encode(standard_normal((w.total_q, w.heads, w.head_dim), rng), w.dtype)
         sinks = standard_normal((w.heads,), rng)

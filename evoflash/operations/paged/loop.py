@@ -43,5 +43,5 @@ def exponentials(workload: PagedWorkload) -> int:
 
 
 def consumers(counts: Mapping[str, float], workload: PagedWorkload, loop: Loop) -> int:
-    """Warpgroups of a CTA that compute; 0: there is no family on wgmma."""
+    """No warpgroups whose products are a chain of their own: memory bounds decoding, on wgmma too."""
     return 0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evoflash.numerics import decode, encode, is_non_finite
 from evoflash.operations.expectations import Relation, Rows
-from evoflash.operations.paged.form import first_page, pool_pages
+from evoflash.operations.paged.form import first_pages, pool_pages
 from evoflash.operations.paged.inputs import PagedInputs, sequences_of
 from evoflash.operations.paged.workload import PagedWorkload
 
@@ -43,9 +43,10 @@ def moves_pages(inputs: PagedInputs, *, workload: PagedWorkload, rng: np.random.
     for name, array in changed.items():
         array[to] = inputs.tensors[name]
     table = "PAGES" if workload.caller == "csr" else "TABLE"
-    given, first = inputs.tensors[table], first_page(workload)
+    given, first = inputs.tensors[table], first_pages(workload)
     is_page = (given >= first) & (given < first + pool)
-    changed[table] = np.where(is_page, first + to[np.where(is_page, given - first, 0)], given)
+    moved = first + to[np.where(is_page, given - first, 0)]
+    changed[table] = np.where(is_page, moved, given).astype(np.int32)
     every = np.arange(workload.total_q * workload.heads)
     after = _with(inputs, "pages moved", **changed)
     return Relation("pages elsewhere in the pool", Rows((inputs,), every), Rows((after,)), is_exact=True)

@@ -61,7 +61,9 @@ def test_what_cannot_be_run_is_named_by_line(tmp_path, body, above, says):
 
 def test_an_entry_may_be_an_instance_of_a_template(tmp_path):
     text = HEAD.replace('"k"', '"k<64, true>"').replace("__global__", "template <int N, bool B>\n__global__")
-    text = text.replace("__launch_bounds__(64)", "__launch_bounds__(N)").replace("ABOVE", "")
+    instance = "extern template __global__ void k<64, true>(const float*, float*, int);"
+    declared = f"template <int, bool> __global__ void k(const float*, float*, int);\n{instance}"
+    text = text.replace("__launch_bounds__(64)", "__launch_bounds__(N)").replace("ABOVE", declared)
     path = tmp_path / "kernel.cu"
     path.write_text(text.replace("BODY", "y[i] = B ? x[i] : N;"))
     (subject,) = check_subject.of_file(path, problem=None, gpu=None)

@@ -162,7 +162,14 @@ def test_pages_far_out_in_a_pool_are_reached_from_its_beginning():
 
     assert first > 1 << 16
     assert (int(value["k"]) + 2 * first * strides["K"][0]) % (1 << 64) == int(other["k"]) == 1 << 40
-    assert value["num_pages"] == first + form.pool_pages(far)
+    of_v, columns = first + form.own_pages(far), far.columns
+    assert (int(value["v"]) + 2 * of_v * strides["V"][0]) % (1 << 64) == 1 << 40
+    assert (value["page_table_v_offset"], other["page_table_v_offset"]) == (columns, 0)
+    assert value["num_pages"] == of_v + form.pool_pages(far)
+    table = draw("edges", far, seed=1).tensors["TABLE"].astype(np.int64)
+    is_page = (table >= first) & (table < first + form.pool_pages(far))
+    assert is_page[:, :columns].any()
+    assert (table[:, columns:] - table[:, :columns] == form.own_pages(far))[is_page[:, :columns]].all()
     assert value["kv_length_bias"] == 1
 
 
