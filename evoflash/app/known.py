@@ -14,6 +14,7 @@ from evoflash.app.model_credit import ModelCredit, credit
 from evoflash.app.runs import find_run
 from evoflash.champions import Champion, champions, of_today
 from evoflash.champions.evidence import archived_kernel
+from evoflash.counters import KernelProfile
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.kernels.family import load_family
@@ -22,6 +23,7 @@ from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, known_gpus, load_gpu
 from evoflash.store.database import is_there
+from evoflash.store.profiles import read_profile
 from evoflash.store.store import Store, open_store
 
 
@@ -183,6 +185,7 @@ class KnownKernel:
     evaluations: tuple[Evaluation, ...]  # measured first, newest first; several that are alike stand once
     archived: Champion | None  # where the archive has this very kernel for the problem
     others: tuple[tuple[str, str], ...] = ()  # problems and GPUs, the newest first
+    counters: KernelProfile | None = None  # where they were read there
 
     def check_writable(self) -> None:
         """UsageError for a configuration of a recorded space, which is no kernel that can be written."""
@@ -194,8 +197,10 @@ class KnownKernel:
         known = self.archived.as_dict() if self.archived else None
         if not self.evaluations:
             return [known] if known else []
-        archived = known["archived"] if known else None
-        return [each.as_dict() | {"archived": archived} for each in self.evaluations]
+        more = {"archived": known["archived"] if known else None}
+        if self.counters is not None:
+            more["counters"] = self.counters.as_dict()
+        return [each.as_dict() | more for each in self.evaluations]
 
 
 def known_kernel(
@@ -223,6 +228,7 @@ def known_kernel(
         known = "; ".join(f"--problem {what} --gpu {spec}" for _, what, spec in dict.fromkeys(where))
         raise UsageError(f"{ids[0]} was not evaluated for that; what is known is of {known}.")
     genome, chosen = mine[0][0], mine[0][1:]
+    counters = _read_counters(genome, *chosen, db) if found else None
     evaluations = [each for each in found if (each.problem, each.gpu) == chosen]
     return KnownKernel(
         genome,
@@ -231,7 +237,13 @@ def known_kernel(
         tuple({_outcome(each): each for each in reversed(evaluations)}.values())[::-1],
         archived_kernel(genome, *chosen),
         tuple(dict.fromkeys(each[1:] for each in where if each[1:] != chosen)),
+        counters,
     )
+
+
+def _read_counters(genome: Genome, problem: str, gpu: str, db: str) -> KernelProfile | None:
+    with open_store(db, read_only=True) as store:
+        return read_profile(store.database, genome.id, problem, gpu)
 
 
 def _outcome(each: Evaluation) -> tuple[object, ...]:
