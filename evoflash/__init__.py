@@ -58,6 +58,8 @@ ground:
     notices         Notes for the person while something works
     written_files   Writes files whole or not at all, and never over one that evoflash did not write or that
                     was edited since
+    counters        A kernel's hardware counters as records, which limit binds it by them, and how far it is
+                    from it
     estimate_error  How far each family's estimates are from measured times, and which estimates are a tie
     extensions      Finds and loads families, operators, GPUs and strategies of one's own in extension folders
     paths           Where the shipped folders (templates/, mutations/, db/) and the user's are, and why the

@@ -23,6 +23,8 @@ is to be said on the way goes through notices.
     new_files     Writes a family, operator, GPU or strategy to begin one's own from, as working files
     objectives    The objectives of a search and the Pareto front of rows that have figures for them
     portfolio/    Chooses a few kernels for many shapes, with the rule that says which computes what
+    profile       Reads kernels' hardware counters on this machine's GPU, and stores them beside the kernels'
+                  evaluations
     recordings    Writes a database's outcomes as a recorded space, and compares strategies on such spaces
     repeats       Compares searches that were repeated with several seeds, by their best times so far
     report/       Collects all that is known of a run into one record, for JSON or a page

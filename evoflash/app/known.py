@@ -14,6 +14,7 @@ from evoflash.app.model_credit import ModelCredit, credit
 from evoflash.app.runs import find_run
 from evoflash.champions import Champion, champions, of_today
 from evoflash.champions.evidence import archived_kernel
+from evoflash.counters import KernelProfile
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
 from evoflash.exchange import KernelOrigin
@@ -25,6 +26,7 @@ from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, known_gpus, load_gpu
 from evoflash.store.database import is_there
 from evoflash.store.exchanges import read_origins
+from evoflash.store.profiles import read_profile
 from evoflash.store.store import Store, open_store
 
 
@@ -192,6 +194,7 @@ class KnownKernel:
     archived: Champion | None  # where the archive has this very kernel for the problem
     others: tuple[tuple[str, str], ...] = ()  # problems and GPUs, the newest first
     origins: tuple[KernelOrigin, ...] = ()  # where a language model proposed it
+    counters: KernelProfile | None = None  # where they were read there
 
     def check_writable(self) -> None:
         """UsageError for a configuration of a recorded space, which is no kernel that can be written."""
@@ -210,6 +213,8 @@ class KnownKernel:
             return [known] if known else []
         archived = known["archived"] if known else None
         more = {"archived": archived, "proposed_by": [asdict(origin) for origin in self.origins]}
+        if self.counters is not None:
+            more["counters"] = self.counters.as_dict()
         return [each.as_dict() | more for each in self.evaluations]
 
 
@@ -241,6 +246,7 @@ def known_kernel(
         known = "; ".join(f"--problem {what} --gpu {spec}" for _, what, spec in dict.fromkeys(where))
         raise UsageError(f"{ids[0]} was not evaluated for that; what is known is of {known}.")
     genome, chosen = mine[0][0], mine[0][1:]
+    counters = _read_counters(genome, *chosen, db) if found else None
     evaluations = [each for each in found if (each.problem, each.gpu) == chosen]
     return KnownKernel(
         genome,
@@ -249,8 +255,14 @@ def known_kernel(
         tuple({_outcome(each): each for each in reversed(evaluations)}.values())[::-1],
         archived_kernel(genome, *chosen),
         tuple(dict.fromkeys(each[1:] for each in where if each[1:] != chosen)),
-        origins,
+        origins=origins,
+        counters=counters,
     )
+
+
+def _read_counters(genome: Genome, problem: str, gpu: str, db: str) -> KernelProfile | None:
+    with open_store(db, read_only=True) as store:
+        return read_profile(store.database, genome.id, problem, gpu)
 
 
 def _outcome(each: Evaluation) -> tuple[object, ...]:

@@ -325,7 +325,19 @@ def show_end(result: "RunResult", *, as_json: bool, price_per_hour: float | None
 
 # Commands that store what they find out, or change what is stored; a --force shows who else writes.
 _STORING = frozenset(
-    {"best", "doctor", "baselines", "delete", "evaluate", "merge", "new", "remeasure", "rename", "verify"}
+    {
+        "best",
+        "doctor",
+        "baselines",
+        "delete",
+        "evaluate",
+        "merge",
+        "new",
+        "profile",
+        "remeasure",
+        "rename",
+        "verify",
+    }
 )
 _EDITING = frozenset({"delete", "merge", "rename"})  # they take back themselves what a dry run does
 

@@ -47,6 +47,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     from evoflash.cli.commands.new import new
     from evoflash.cli.commands.portfolio import portfolio
     from evoflash.cli.commands.problems import problems
+    from evoflash.cli.commands.profile import profile
     from evoflash.cli.commands.record import record
     from evoflash.cli.commands.remeasure import remeasure
     from evoflash.cli.commands.replay import replay
@@ -60,7 +61,7 @@ def commands() -> tuple[Callable[..., None], ...]:
     searching = (search, best, leaderboard, report, show, export, evaluate, remeasure)
     following = (status, watch)
     studying = (insights, dashboard, replay, benchmark_search, record, ladder, portfolio)
-    judging = (check, baselines, compare, verify)
+    judging = (check, baselines, compare, profile, verify)
     return (
         *searching,
         *following,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.counters import KernelProfile
 from evoflash.errors import UsageError, without_passwords
 from evoflash.evaluation import (
     MODEL,
@@ -205,6 +206,11 @@ def exchange_row(run: Run, exchange: Exchange, position: int) -> dict[str, Any]:
     return row | {"run_id": run.id, "position": position, "created": _now()}
 
 
+def profile_row(run: int, genome_id: str, profile: KernelProfile) -> dict[str, Any]:
+    of_kernel = {"run_id": run, "genome_id": genome_id, "profile_json": _json(profile.as_dict())}
+    return of_kernel | {"evoflash_version": __version__, "created": _now()}
+
+
 def timing_row(timing: Timing) -> dict[str, Any]:
     return columns(timing, "terms") | {"terms_json": _json(dict(timing.terms))}
 
@@ -264,6 +270,11 @@ def exchange_of(row: Row) -> Exchange:
             edits=tuple(JudgedEdit(**edit) for edit in _tuple(row, "edits")),
         )
     return exchange
+
+
+def profile_of(row: Row) -> KernelProfile:
+    with reading("profiles", row["id"]):
+        return KernelProfile.of_dict(json.loads(row["profile_json"]))
 
 
 def baseline_of(run: Run, row: Row, timed: Iterable[Row]) -> Baseline:

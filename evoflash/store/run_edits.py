@@ -18,6 +18,7 @@ from evoflash.store.rows import Row
 MOST_LETTERS = 60  # of a name
 _CHILDREN = (schema.builds, schema.verdicts, schema.timings)
 _RUN, _LINE, _EVAL, _SAID = schema.runs.c, schema.lineage.c, schema.evaluations.c, schema.exchanges.c
+_PROFILE = schema.profiles.c
 _SAME = (*schema.RUN_KEY, "gpu_hash", "created", "argv_json")
 
 
@@ -63,7 +64,7 @@ def delete(database: Database, run: Run) -> int:
         for table in _CHILDREN:
             connection.execute(sa.delete(table).where(table.c.evaluation_id.in_(mine)))
         gone = connection.execute(sa.delete(schema.evaluations).where(_EVAL.run_id == run.id)).rowcount
-        for table in (schema.lineage, schema.exchanges):
+        for table in (schema.lineage, schema.exchanges, schema.profiles):
             connection.execute(sa.delete(table).where(table.c.run_id == run.id))
         connection.execute(sa.delete(schema.runs).where(_RUN.id == run.id))
         _forget_genomes(connection)
@@ -112,6 +113,8 @@ class _StoredRun:
         self.lineage = _dicts(there.execute(lines).mappings())
         said = sa.select(schema.exchanges).where(_SAID.run_id == row["id"]).order_by(_SAID.position)
         self.exchanges = _dicts(there.execute(said).mappings())
+        mine = _PROFILE.run_id == row["id"]
+        self.profiles = _dicts(there.execute(sa.select(schema.profiles).where(mine)).mappings())
         ids = [int(evaluation["id"]) for evaluation in self.evaluations]
         self.children = {table.name: queries.children(there, table, ids) for table in _CHILDREN}
         users = (*self.lineage, *self.evaluations)
@@ -142,11 +145,12 @@ def _bring(connection: sa.Connection, held: _StoredRun) -> tuple[bool, int]:
         connection.execute(
             sa.insert(schema.lineage).values(**{**line, "run_id": number, "position": position})
         )
-    said = set(connection.scalars(sa.select(_SAID.position).where(_SAID.run_id == number)))
-    for row in held.exchanges:
-        if row["position"] not in said:
-            new = {name: value for name, value in row.items() if name != "id"} | {"run_id": number}
-            queries.insert(connection, schema.exchanges, new)
+    for key, rows_there in ((_SAID.position, held.exchanges), (_PROFILE.genome_id, held.profiles)):
+        mine = set(connection.scalars(sa.select(key).where(key.table.c.run_id == number)))
+        for row in rows_there:
+            if row[key.name] not in mine:
+                new = {name: value for name, value in row.items() if name != "id"} | {"run_id": number}
+                queries.insert(connection, key.table, new)
     return is_new, sum(_bring_outcome(connection, held, number, row) for row in held.evaluations)
 
 

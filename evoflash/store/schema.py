@@ -10,7 +10,7 @@ from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 from evoflash.evaluation import RunKey
 from evoflash.paths import DB, shipped_folder
 
-HEAD = "0007"  # the newest revision in db/versions
+HEAD = "0008"  # the newest revision in db/versions
 VERSION_TABLE = "evoflash_version"
 RUN_KEY = tuple(each.name for each in fields(RunKey))  # columns of runs
 
@@ -93,6 +93,15 @@ exchanges = Table(  # with a language model, in the order of `position`
     *(_text("request_json"), _text("shown_json"), _text("answer"), _text("edits_json"), _text("created")),
     *(Column(name, sa.Double, nullable=False) for name in ("seconds", "waited_s")),
     UniqueConstraint("run_id", "position", name="uq_exchanges_position"),
+)
+profiles = Table(  # a kernel's hardware counters, the newest of each run
+    "profiles",
+    metadata,
+    Column("id", sa.Integer, primary_key=True),
+    Column("run_id", sa.Integer, ForeignKey("runs.id"), nullable=False),
+    Column("genome_id", sa.String(16), ForeignKey("genomes.id"), nullable=False),
+    *(_text("profile_json"), _text("evoflash_version"), _text("created")),
+    UniqueConstraint("run_id", "genome_id", name="uq_profiles_genome"),
 )
 evaluations = Table(
     "evaluations",

@@ -13,6 +13,7 @@ A view decides nothing; what it shows it is given.
     ladder       Shows what `evoflash ladder` found, as a table, the kernels or a bar chart
     leaderboard  Shows the leaderboard as tables, Markdown or CSV, every estimate marked
     portfolio    Shows a portfolio as tables
+    profile      Puts a kernel's hardware counters into words
     progress     Shows a search's progress on stderr, on a terminal as a chart and a line with a bar
     recordings   Shows strategies on recorded spaces as tables
     repeats      Shows searches that were repeated with several seeds, alone or two beside one another

@@ -12,6 +12,7 @@ from evoflash.app.known import FailureCounts, KnownKernel, nearest_seed
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_kernel, known_times, percent_of
+from evoflash.counters import KernelProfile
 from evoflash.errors import UsageError
 from evoflash.estimate_error import error_in_words
 from evoflash.evaluation import JUDGED, Basis, Build, Evaluation, Run, Timing, Verdict
@@ -30,10 +31,9 @@ _LEAST_TERM_US = 0.05  # a term of the model that would read 0.0 is left out
 def describe(kernel: KnownKernel) -> str:
     """Everything known, one block for each evaluation, and for what else there are some."""
     proposed = [f"proposed  by {origin.in_words}" for origin in kernel.origins]
-    changed = _edits(kernel.genome)
-    blocks = [
-        "\n".join([*_head(e), *proposed, *changed, *_checks_of(e), *_tail(e)]) for e in kernel.evaluations
-    ]
+    counted = counters_lines(kernel.counters) if kernel.counters else []
+    more = [*proposed, *_edits(kernel.genome), *counted]
+    blocks = ["\n".join([*_head(e), *more, *_checks_of(e), *_tail(e)]) for e in kernel.evaluations]
     if not blocks and kernel.archived is not None:
         blocks = [
             "\n".join(_archived_lines(kernel.archived, "correct where it was measured, not checked here"))
@@ -102,6 +102,8 @@ def describe_result(result: RunResult) -> str:
         if said := result.finals_say:
             lines.append(f"finals    {said}")
         lines += [f"absent    {name}: {why}" for name, why in result.finals.absent.items()]
+    if result.counters is not None:
+        lines += counters_lines(result.counters)
     lines += credit_lines(result)
     if result.validator:
         lines.append(f"validator {result.validator}")
@@ -109,6 +111,11 @@ def describe_result(result: RunResult) -> str:
         front = front_in_words(result.front)
         lines += [f"{'' if at else 'front':10}{line}" for at, line in enumerate(front)]
     return "\n".join(lines)
+
+
+def counters_lines(found: KernelProfile) -> list[str]:
+    """What binds a kernel by its hardware counters, and what would make it faster."""
+    return [f"binds     {found.longest.says}", f"remedy    {found.longest.remedy}"]
 
 
 def credit_lines(result: RunResult) -> list[str]:

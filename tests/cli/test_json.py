@@ -17,7 +17,7 @@ from evoflash.cli.program import app
 from evoflash.store.store import open_store
 from evoflash.views.terminal import json_text
 
-NEEDS_GPU = {"baselines", "compare", "remeasure", "verify"}
+NEEDS_GPU = {"baselines", "compare", "profile", "remeasure", "verify"}
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from tables import data, table_of_cases
 
 from evoflash.app.report.collect import collect
 from evoflash.app.search.session import _is_final
+from evoflash.counters import KernelProfile, LaunchCounters
 from evoflash.errors import StoreError
 from evoflash.evaluation import (
     Baseline,
@@ -47,6 +48,7 @@ from evoflash.space import Genome
 from evoflash.store import database, schema
 from evoflash.store.exchanges import keep_exchange, read_exchanges, read_origins
 from evoflash.store.integrity import check_database
+from evoflash.store.profiles import keep_profile, newest_run_with, read_profile
 from evoflash.store.run_edits import delete
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
@@ -602,7 +604,14 @@ def test_a_database_made_by_revision_0004_goes_on_and_notes_how_its_runs_end(pat
         assert check_database(store.database).findings == ()
 
 
-def test_a_database_made_by_revision_0005_goes_on_and_keeps_exchanges_with_a_language_model(
+def profile_of(us: float) -> KernelProfile:
+    launch = LaunchCounters(
+        "k", us, 1.7, 8, 128, 40, {"dram": 0.4}, 0.9, 4.0, 9.5, {"wait": 1.0}, {"FFMA": 7}
+    )
+    return KernelProfile({PROBLEM: (launch,)}, "2026-11-27T08:00:00+00:00", "Nsight Compute 2025.1")
+
+
+def test_a_database_made_by_revision_0005_goes_on_and_keeps_exchanges_and_hardware_counters(
     path: Path,
 ) -> None:
     with open_store(str(restored(path, FIXTURES / "store_0005.sql.xz"))) as store:
@@ -621,8 +630,16 @@ def test_a_database_made_by_revision_0005_goes_on_and_keeps_exchanges_with_a_lan
         other = store.begin(replace(run.key, llm="m:full"), gpu_hash="abc", budget=1, argv=[], environment={})
         assert (other.id, other.number) == (run.id + 1, 1)
         assert read_exchanges(store.database, other) == []
+        genome, (problem, gpu) = store.history(run)[0][1].genome.id, (run.key.problem, run.key.gpu)
+        assert newest_run_with(store.database, genome, problem, gpu) == run.id
+        for us in (9.0, 7.5):
+            keep_profile(store.database, run.id, genome, profile_of(us))
+        assert read_profile(store.database, genome, problem, gpu) == profile_of(7.5)
+        assert read_profile(store.database, genome, problem, "l40s") is None
+        assert check_database(store.database).findings == ()
         assert delete(store.database, run) == 2
-        assert store.query("SELECT count(*) FROM exchanges", {})[1] == [(0,)]
+        for table in ("exchanges", "profiles"):
+            assert store.query(f"SELECT count(*) FROM {table}", {})[1] == [(0,)]
 
 
 def test_a_database_made_by_revision_0006_goes_on_and_keeps_kernels_whose_text_was_edited(path: Path) -> None:

@@ -19,6 +19,7 @@ from evoflash.errors import without_passwords
 from evoflash.evaluation import Baseline, Basis, Evaluation, Run
 from evoflash.gpu.timing.relative import factors, in_words
 from evoflash.store.database import Database
+from evoflash.store.profiles import read_profile
 from evoflash.store.rows import score_row
 from evoflash.store.standing import RunStatus, costs, standings
 from evoflash.store.store import Store, best_in
@@ -63,6 +64,7 @@ def collect(
     best, baselines = best_in(history), store.baselines(run)
     insights = digest(run, history, best)
     (standing,) = standings(database, run.id)
+    profile = read_profile(database, best.genome.id, run.key.problem, run.key.gpu) if best else None
     brought = credit(store, run, history)
     gpus = factors(each.environment for _, each in history if not each.duplicate_of)
     again = None
@@ -84,7 +86,7 @@ def collect(
         nogoods=insights.nogoods,
         learnt=tuple(sentences(insights)),
         lineage=lineage(insights.lineage, history, best, again),
-        rooflines=rooflines(best, history, baselines),
+        rooflines=rooflines(best, history, baselines, profile),
         reached=outcomes.count_by_rung(history),
         rejections=outcomes.rejections(history),
         peers=tuple(_peer(each, best) for each in baselines),

@@ -96,6 +96,10 @@ class Roofline:
     floors: tuple[RooflineBound, ...]
     points: tuple[Point, ...]
     terms: tuple[tuple[str, float], ...]  # of the model for the winner, largest first; empty: not estimated
+    guess: str  # what the model says bounds the winner; empty: it was not asked
+    counters: tuple[
+        Mapping[str, Any], ...
+    ]  # the winner's launches, LaunchCounters.as_dict(); empty: not read
 
 
 @dataclass(frozen=True, slots=True)

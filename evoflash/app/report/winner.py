@@ -8,6 +8,7 @@ workloads, and the model's terms where it was estimated.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evoflash.app.export import export_commands
 from evoflash.app.report.candidates import History, archived_us, fastest_seed
@@ -24,6 +25,7 @@ from evoflash.app.report.record import (
     WinnerKernel,
 )
 from evoflash.champions.evidence import archived_for, known_times
+from evoflash.counters import KernelProfile
 from evoflash.errors import EvoflashError, UsageError, without_passwords
 from evoflash.estimate_error import error_sentence, estimate_error, ties
 from evoflash.evaluation import SCORED, Baseline, Build, Evaluation, Timing, was_timed_again
@@ -36,9 +38,15 @@ from evoflash.store.rows import score_row
 
 
 def rooflines(
-    best: Evaluation | None, history: History, baselines: Sequence[Baseline]
+    best: Evaluation | None,
+    history: History,
+    baselines: Sequence[Baseline],
+    profile: KernelProfile | None,
 ) -> tuple[Roofline, ...]:
-    """One for each workload; none without a winner, or where problem or GPU are not ours (a recording's)."""
+    """One for each workload; none without a winner, or where problem or GPU are not ours (a recording's).
+
+    `profile` are the winner's hardware counters.
+    """
     if best is None:
         return ()
     try:
@@ -47,7 +55,12 @@ def rooflines(
         return ()
     seeds = [each for proposal, each in history if proposal.operator == "seed" and each.is_correct]
     seed = min(seeds, key=lambda each: each.score_us or 0.0, default=None)
-    return tuple(_roofline(workload, gpu, best, seed, baselines) for workload in workloads)
+    found = (_roofline(workload, gpu, best, seed, baselines) for workload in workloads)
+    launches = profile.launches if profile else {}
+    return tuple(
+        replace(each, counters=tuple(launch.as_dict() for launch in launches.get(each.workload, ())))
+        for each in found
+    )
 
 
 def _roofline(
@@ -76,6 +89,8 @@ def _roofline(
         floors=_floors(workload, gpu, us),
         points=tuple(point for point in points if point is not None),
         terms=tuple(terms),
+        guess=best.bound,
+        counters=(),
     )
 
 

@@ -55,6 +55,7 @@ class SearchPlan:
     shipped: tuple[str, ...] = ()  # the problems of shipped searches that it learns from, the nearest first
     most_seeds: int | None = None  # of a family's hand-written ones; None: all
     llm: LanguageModel | None = None  # beside the strategy
+    is_profiled: bool = False  # the finalists' hardware counters are read
 
     @property
     def key(self) -> RunKey:
@@ -98,6 +99,7 @@ def plan(
     seeds: int | None = None,
     present: "Present | None" = None,
     objective: str | None = None,
+    profile: bool = False,
     is_timed: bool = True,
     llm: LanguageModel | None = None,
 ) -> SearchPlan:
@@ -114,6 +116,10 @@ def plan(
     spec, basis = where(gpu, evaluator, present, is_timed=is_timed)
     if ENERGY in objectives:
         _check_energy(basis)
+    if profile and basis is not Basis.MEASURED:
+        raise DeviceError(
+            "counters are read on the GPU itself: run this where it is, or leave --profile out."
+        )
     check_fits(what, spec)
     if seeds is not None and not takes_seeds(strategy):
         raise UsageError(f"{strategy} starts from no seeds: leave --seeds out.")
@@ -136,6 +142,7 @@ def plan(
         is_restricted=family is not None,
         transfer=transfer,
         objectives=objectives,
+        is_profiled=profile,
         shipped=_shipped_problems(what, spec, basis) if archive and strategy in LEARNS_EARLIER else (),
         most_seeds=seeds,
         llm=llm,

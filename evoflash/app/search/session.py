@@ -28,6 +28,7 @@ from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.stopping import TerminatedError
 from evoflash.champions import family_shares_near
 from evoflash.champions.evidence import archived_kernel
+from evoflash.counters import KernelProfile
 from evoflash.errors import EvoflashError, StoreError
 from evoflash.estimate_error import ties
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Proposal, Run, was_timed_again
@@ -35,6 +36,7 @@ from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import prove_best, time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import compile_only
+from evoflash.gpu.counters.ncu import missing_profiler
 from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process.finals import FinalReport, conclusion
 from evoflash.gpu.timing.noise_floor import environment
@@ -46,6 +48,7 @@ from evoflash.notices import say
 from evoflash.search import Strategy, search
 from evoflash.space import Genome
 from evoflash.store.database import Database
+from evoflash.store.profiles import read_profile
 from evoflash.store.run_edits import delete
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
@@ -136,6 +139,7 @@ class RunResult:
     front: Rankings | None = None  # the Pareto front, where other objectives than latency were asked for
     run: Run | None = None  # which of the database's it is
     credit: ModelCredit | None = None  # of the language model, where there was one
+    counters: KernelProfile | None = None  # of the best kernel, where they were read
 
     @property
     def against_libraries(self) -> list[PairedComparison]:
@@ -166,6 +170,8 @@ class RunResult:
         }
         if self.credit is not None:
             known["language_model"] = asdict(self.credit)
+        if self.counters is not None:
+            known["counters"] = self.counters.as_dict()
         if self.front is not None:
             names = [each.name for each in self.front.objectives]
             known["front"] = {"objectives": names, "rows": self.front.with_genes()}
@@ -227,6 +233,8 @@ def run_search(
         if start.archive:
             say(f"starting from {len(start.archive)} archived kernels of {plan.gpu.name}; --no-archive: not.")
             say_what_was_measured(plan)
+        if plan.is_profiled and (missing := missing_profiler()):
+            say(f"{missing} The search goes on without counters.")
         current = store.begin(
             plan.key,
             gpu_hash=plan.gpu.hash,
@@ -246,6 +254,11 @@ def run_search(
             with counting(store, current, limits, machines.cpu_elsewhere_s) as meter:
                 finals = _search(plan, store, current, limits, watch, meter, machines=machines)
         keep_pairs(store, current, finals)
+        if plan.is_profiled:
+            from evoflash.app.profile import profile_finalists  # it brings all that compares kernels with it
+
+            with counting(store, current, limits):
+                profile_finalists(store, current, plan.problem, plan.gpu)
         validator = rung_times.describe(e for _, e in store.history(current))
         front = _front(store, plan, current)
         return replace(result_of(store, current, finals, validator), front=front)
@@ -275,8 +288,10 @@ def result_of(
     best, spent = store.best_of(current), store.spent_budget(current)
     history = store.history(current)
     tied = ties_of(best, history) if best is not None else ()
-    brought = credit(store, current, history)
-    return RunResult(best, spent, finals, validator, cost, timed, tied, run=current, credit=brought)
+    brought, key = credit(store, current, history), current.key
+    counters = read_profile(store.database, best.genome.id, key.problem, key.gpu) if best else None
+    found = RunResult(best, spent, finals, validator, cost, timed, tied, run=current, credit=brought)
+    return replace(found, counters=counters)
 
 
 def ties_of(best: Evaluation, history: Sequence[tuple[Proposal, Evaluation]]) -> tuple[str, ...]:

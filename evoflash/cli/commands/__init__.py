@@ -20,6 +20,7 @@ mcp               `evoflash mcp` offers the tools of evoflash/mcp/ to a coding a
 new               `evoflash new` writes files to begin an extension of one's own from
 portfolio         `evoflash portfolio` chooses a few kernels for many shapes
 problems          `evoflash problems` lists the named problems and their shapes
+profile           `evoflash profile` reads a kernel's hardware counters here, on this machine
 record            `evoflash record` writes what a search found out as a file for `evoflash replay`
 remeasure         `evoflash remeasure` measures here what was estimated elsewhere
 replay            `evoflash replay` compares search strategies on a recorded space

@@ -96,6 +96,12 @@ def search(
             "energy it is measured in the finals."
         ),
     ] = None,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile", help="At the end read the finalists' hardware counters (see evoflash profile)."
+        ),
+    ] = False,
     evaluator: Annotated[
         str | None,
         typer.Option(
@@ -234,8 +240,9 @@ def search(
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead, seeds=seeds)
         if recorded is None or evaluator not in (None, "replay"):
             raise UsageError("--evaluator replay and --recorded FILE go together: give both.")
-        if objective is not None:
-            raise UsageError("a recorded space has times alone: --objective is for searches on kernels.")
+        if objective is not None or profile:
+            option = "--objective" if objective is not None else "--profile"
+            raise UsageError(f"a recorded space has times alone: {option} is for searches on kernels.")
         if llm_source:
             raise UsageError("a recorded space has no texts: --llm-source is for searches on kernels.")
         _on_recording(
@@ -268,10 +275,12 @@ def search(
         "transfer": transfer,
         "seeds": seeds,
         "objective": objective,
+        "profile": profile,
         "llm": model,
     }
     if dry_run:
-        _check_alone(llm=llm, **{"llm-replay": llm_replay, "llm-source": llm_source or None})
+        more = {"llm-replay": llm_replay, "llm-source": llm_source or None, "profile": profile or None}
+        _check_alone(llm=llm, **more)
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
         with interrupt_in_words():
             plan = planning.plan(problem=problem, evaluator=evaluator, is_timed=False, **planned)

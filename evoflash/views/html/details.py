@@ -12,6 +12,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer
 
 from evoflash.app.report.record import short
+from evoflash.counters import STALLS, UNITS
 from evoflash.views.html import charts
 from evoflash.views.html.markup import (
     Figures,
@@ -61,8 +62,44 @@ def _workload(found: Json, figures: Figures, *, is_alone: bool) -> str:
     return (
         f"{head}{charts.roofline(found, figures.mark)}{paragraphs([facts])}"
         f"{charts.bars(drawn, 'Floors and the winner')}{table(columns, found['floors'], caption='Floors')}"
-        f"{_points(found, figures)}{_terms(found, figures)}"
+        f"{_counters(found)}{_points(found, figures)}{_terms(found, figures)}"
     )
+
+
+_READ = "`evoflash profile` with the winner's id reads them on this GPU, where Nsight Compute is installed."
+
+
+def _counters(found: Json) -> str:
+    """Why the winner is as fast as it is and what would help: the GPU's word beside the model's."""
+    guess = f"The model guesses that {found['guess']} binds it." if found["guess"] else ""
+    if not found["counters"]:
+        return (
+            f"<h3>What binds it</h3>{paragraphs([f'{guess} Its hardware counters were not read. {_READ}'])}"
+        )
+    return f"<h3>What binds it</h3>{''.join(_launch(each, guess) for each in found['counters'])}"
+
+
+def _launch(launch: Json, guess: str) -> str:
+    figures, total = Figures(""), sum(launch["instructions"].values())
+    units = [charts.Bar(UNITS[name], share, f"{share:.0%}", "c1") for name, share in launch["shares"].items()]
+    rows = [
+        *(("waits for", STALLS.get(name, name), share) for name, share in launch["stalls"].items()),
+        *(("executes", name, count / total) for name, count in launch["instructions"].items()),
+    ]
+    columns = (
+        HtmlColumn("what", lambda row: escape(row[0])),
+        HtmlColumn("which", lambda row: escape(row[1])),
+        number_column("share", lambda row: figures.share(row[2]), itemgetter(2)),
+    )
+    size = (
+        f"{launch['kernel']}: {launch['grid']:,} blocks of {launch['block']} threads with "
+        f"{launch['registers']} registers, {short(launch['us'])} us under Nsight Compute with cold caches, "
+        f"at {launch['sm_ghz']:.2f} GHz."
+    )
+    said = [launch["says"], launch["remedy"], *([guess] if guess else []), size]
+    caption = f"What warps wait for, and the instructions that they execute: {total:,}"
+    folded = _details_element("waits and instructions", table(columns, rows, caption=caption))
+    return f"{paragraphs(said)}{charts.bars(units, 'How busy the units are')}{folded}"
 
 
 def _points(found: Json, figures: Figures) -> str:
