@@ -131,11 +131,10 @@ def source_proposals(*edits: list[tuple[str, str]]) -> str:
 
 
 def good_source_and_echo(request: Asked, number: int) -> None:
-    """Behind all that it was sent, headers too: an edit that is right, and others that are none."""
+    """Behind all that it was sent, headers too: an edit of flash_wmma that is right, and two that are none."""
     sent = f"{request.path} {dict(request.headers.items())}".replace("{", "(").replace("}", ")")
-    line = next(line for line in source_of(request.said).splitlines() if line.startswith("constexpr int k"))
     edits = source_proposals(
-        [(line, f"{line}\nconstexpr float kTried{number} = 1.0f;")],
+        [("row_sum[i] += x + y;", f"row_sum[i] = (row_sum[i] + x) + y;  // {number}")],
         [("EF_EXPORT_KERNEL(", "// EF_EXPORT_KERNEL(")],
         [("no such line", sent)],
     )

@@ -70,14 +70,14 @@ def test_a_search_with_edited_sources_is_checked_stored_shown_exported_and_repea
     assert "not ranked: without the GPU nothing times them" in first.stderr
     made = lineage(path, 1)
     (edited,) = [genome for genome, operator in made if operator == "language_model"]
-    (shown,) = json.loads(said(path, "show", edited, "--json").stdout)["evaluations"]
+    (shown,) = json.loads(said(path, "show", edited, "--json").stdout)
     assert (shown["status"], shown["rung"], shown["score_us"]) == ("correct", "preflight", None)
-    assert shown["genome"]["edits"][0]["replace"].endswith(" = 1.0f;")
+    assert shown["genome"]["edits"][0]["search"] == "row_sum[i] += x + y;"
     assert shown["proposed_by"] == [{"llm": "some-model:full+source", "run": 1, "request": 1}]
     text = said(path, "show", edited)
     assert "by the language model some-model:full+source, request 1 of run 1" in text.stdout
     said(path, "export", edited, "-o", str(kernel))
-    assert "constexpr float kTried0 = 1.0f;" in kernel.read_text()
+    assert "row_sum[i] = (row_sum[i] + x) + y;" in kernel.read_text()
     assert "outputs compared in the emulator, in a sandbox" in kernel.read_text()
     answer = json.loads(said(path, "evaluate", str(kernel), "--json", "--stage", "smoke").stdout)
     assert answer["status"] == "correct"
