@@ -131,7 +131,7 @@ def source_proposals(*edits: list[tuple[str, str]]) -> str:
 
 
 def good_source_and_echo(request: Asked, number: int) -> None:
-    """Behind all that it was sent, headers too: an edit of flash_wmma that is right, and two that are none."""
+    """Behind all that it was sent, headers too, an edit of flash_wmma that is right and two that are none."""
     sent = f"{request.path} {dict(request.headers.items())}".replace("{", "(").replace("}", ")")
     edits = source_proposals(
         [("row_sum[i] += x + y;", f"row_sum[i] = (row_sum[i] + x) + y;  // {number}")],
