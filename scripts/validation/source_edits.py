@@ -12,6 +12,7 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +24,15 @@ from evoflash.trust.selftest.corpus import Fraud, build_fraud, corpus
 from scripts.records import command, read_record, write_record
 
 GPU = "h100"
-_INCLUDE = '#include "ef.h"\n'
 
 
 def edited_export(fraud: Fraud) -> str:
     """The export of its honest kernel with the fraud in it; of a control, with a comment."""
     gpu = load_gpu(GPU)
-    honest, _ = build_fraud(Fraud(fraud.kernel, "", "", ""), gpu)
-    patched, _ = build_fraud(fraud, gpu)
-    exported = export_kernel(honest.genome, Problem((fraud.kernel.problem,)), gpu)
-    before, after = (each.source.partition(_INCLUDE)[2] for each in (honest, patched))
-    kernel = before[: before.rindex("EF_EXPORT_KERNEL")]
-    changed = after[: after.rindex("EF_EXPORT_KERNEL")]
-    assert exported.count(kernel) == 1, f"{fraud.name}: the export has another kernel"
-    return exported.replace(kernel, changed if fraud.patch else f"{kernel}// edited\n")
+    honest, _ = build_fraud(replace(fraud, patch=()), gpu)
+    last = honest.source[honest.source.rindex("EF_EXPORT_KERNEL") :]
+    edits = fraud.patch or ((last, f"// edited\n{last}"),)
+    return export_kernel(replace(honest.genome, edits=edits), Problem((fraud.kernel.problem,)), gpu)
 
 
 def judged(fraud: Fraud, folder: Path, *, seed: int) -> dict[str, Any]:
