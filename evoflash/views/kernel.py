@@ -29,8 +29,18 @@ _LEAST_TERM_US = 0.05  # a term of the model that would read 0.0 is left out
 
 def describe(kernel: KnownKernel) -> str:
     """Everything known, one block for each evaluation, and for what else there are some."""
-    counted = counters_lines(kernel.counters) if kernel.counters else []
-    blocks = ["\n".join([*_head(e), *counted, *_checks(e.verdicts), *_tail(e)]) for e in kernel.evaluations]
+    counted = kernel.counters
+    blocks = [
+        "\n".join(
+            [
+                *_head(e),
+                *(counters_lines(counted, e.bound) if counted else ()),
+                *_checks(e.verdicts),
+                *_tail(e),
+            ]
+        )
+        for e in kernel.evaluations
+    ]
     if not blocks and kernel.archived is not None:
         blocks = [
             "\n".join(_archived_lines(kernel.archived, "correct where it was measured, not checked here"))
@@ -78,7 +88,7 @@ def describe_result(result: RunResult) -> str:
             lines.append(f"finals    {said}")
         lines += [f"absent    {name}: {why}" for name, why in result.finals.absent.items()]
     if result.counters is not None:
-        lines += counters_lines(result.counters)
+        lines += counters_lines(result.counters, result.best.bound)
     lines += credit_lines(result)
     if result.validator:
         lines.append(f"validator {result.validator}")
@@ -88,9 +98,10 @@ def describe_result(result: RunResult) -> str:
     return "\n".join(lines)
 
 
-def counters_lines(found: KernelProfile) -> list[str]:
-    """What binds a kernel by its hardware counters, and what would make it faster."""
-    return [f"binds     {found.longest.says}", f"remedy    {found.longest.remedy}"]
+def counters_lines(found: KernelProfile, guess: str) -> list[str]:
+    """What binds a kernel by its hardware counters, beside the model's guess, and what would help."""
+    model = [f"          the model guesses {guess}"] if guess else []
+    return [f"binds     {found.longest.says}", *model, f"remedy    {found.longest.remedy}"]
 
 
 def credit_lines(result: RunResult) -> list[str]:

@@ -14,7 +14,7 @@ def describe_profile(found: ProfiledKernel) -> str:
     if found.score_us:
         lines.append(f"time      {found.score_us:.2f} us measured")
     if found.guess:
-        lines.append(f"model     guesses that it is bound by {found.guess}")
+        lines.append(f"model     guesses {found.guess}")
     for workload, launches in found.counters.launches.items():
         if len(found.counters.launches) > 1:
             lines += ["", f"workload  {workload}"]
