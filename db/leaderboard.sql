@@ -10,7 +10,7 @@ WITH scored AS (
         CASE WHEN e.n > 1 AND e.protocol <> 'model' THEN e.p10_us END AS p10_us,
         CASE WHEN e.n > 1 AND e.protocol <> 'model' THEN e.p90_us END AS p90_us,
         CASE WHEN e.protocol = 'model' THEN 0 ELSE e.n END AS n, g.version AS family_version,
-        r.id AS run, r.problem, r.gpu, r.basis, r.seed, r.reported_flops,
+        r.id AS run, r.problem, r.gpu, r.basis, r.seed, r.reported_flops, r.llm,
         -- What made it: versions, operators and extensions with their digests, kernels of the archive that its run
         -- started from, runs that it learnt from. A JSON object, put together as both databases can.
         '{"evoflash": "' || r.evoflash_version || '", "archive": ' || r.archive_json
@@ -63,6 +63,14 @@ compiled AS (
     WHERE ok
     GROUP BY evaluation_id
 ),
+asked AS (
+    -- Kernels that a language model proposed, and the first request of the run that has them in its answer.
+    SELECT l.run_id, l.genome_id, MIN(x.position) + 1 AS request
+    FROM lineage AS l JOIN exchanges AS x ON x.run_id = l.run_id
+    WHERE l.operator = 'language_model'
+        AND REPLACE(x.edits_json, '"child":"' || l.genome_id || '"', '') <> x.edits_json
+    GROUP BY l.run_id, l.genome_id
+),
 judged AS (
     SELECT evaluation_id, MAX(rel_l2) AS rel_l2 FROM verdicts GROUP BY evaluation_id
 )
@@ -76,10 +84,13 @@ SELECT
     c.registers, c.spill_bytes, c.smem_static_bytes, t.bound, t.model_version,
     j.rel_l2,                             -- the worst of all its checks
     t.energy_mj,                          -- of a call; NULL where it was not measured
-    t.strategy, t.seed, t.run, t.evaluation, t.values_json, t.created, t.provenance_json
+    t.strategy, t.seed, t.run, t.evaluation, t.values_json, t.created, t.provenance_json,
+    a.request AS llm_request,             -- of the run's language model, from 1 on; NULL: it did not propose it
+    CASE WHEN a.request IS NOT NULL THEN t.llm END AS llm
 FROM tried AS t
 LEFT JOIN rivals AS v ON v.run = t.run AND v.place = 1 AND t.kind = 'candidate'
 LEFT JOIN compiled AS c ON c.evaluation_id = t.evaluation
 LEFT JOIN judged AS j ON j.evaluation_id = t.evaluation
+LEFT JOIN asked AS a ON a.run_id = t.run AND a.genome_id = t.genome_id
 WHERE t.attempt = 1
 ORDER BY t.problem, t.gpu, t.basis, rank, t.evaluation;

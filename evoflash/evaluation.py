@@ -121,6 +121,9 @@ SCORED = ("final-cold", "final-cold-boost", "cold-relative", "cold", "cold-boost
 FINAL = frozenset(SCORED[:2])
 
 
+JUDGED = "judged"  # in an evaluation's environment: how an edited text was judged, in words
+
+
 def score(times_us: Sequence[float]) -> float:
     """The geometric mean over the workloads, in us: what candidates are ranked by."""
     return math.exp(sum(map(math.log, times_us)) / len(times_us))
@@ -144,7 +147,7 @@ class Evaluation:
     bound: str = ""  # the term that the performance model names as limiting
     model_version: str = ""  # set on estimates
     duplicate_of: str = ""  # genome id with the same machine code and launches; costs no budget
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)  # versions, seconds, JUDGED
 
     @property
     def is_correct(self) -> bool:
@@ -189,6 +192,9 @@ class Evaluation:
         fields = asdict(self) | {"likely_us": self.likely_us}
         values = self.genome.as_dict()
         fields["genome"] = {"id": self.genome.id, "family": self.genome.family, "values": values}
+        if self.genome.edits:
+            edits = [{"search": before, "replace": after} for before, after in self.genome.edits]
+            fields["genome"] |= {"edits": edits, "edited": self.genome.root.id}
         for build in fields["builds"]:
             del build["log"]
         for verdict in fields["verdicts"]:
@@ -243,6 +249,7 @@ class Baseline:
 
 
 ALL_SEEDS = -1
+EDITS_SOURCE = "+source"  # the end of a language model's name in a run's key where it edits texts
 # Strategies of runs that are no search: commands store what they evaluate as runs of their own.
 NO_SEARCHES = frozenset({"remeasure", "baselines", "archive", "evaluate", "verify"})
 
@@ -275,6 +282,11 @@ class RunKey:
         seeds = "" if self.most_seeds == ALL_SEEDS else f"-seeds={self.most_seeds}"
         llm = f"+llm={self.llm}" if self.llm else ""
         return f"{strategy}{archive}{alone}{seeds}{llm}" + (f"/{self.family}" if self.family else "")
+
+    @property
+    def edits_source(self) -> bool:
+        """Whether its language model edits texts of kernels, and no genes; of a repetition nobody knows."""
+        return self.llm.endswith(EDITS_SOURCE)
 
     @property
     def is_search(self) -> bool:

@@ -31,18 +31,28 @@ class Genome:
     family: str
     version: int
     values: tuple[tuple[str, Value], ...]  # sorted by name, so that equal genomes are equal
+    # What was changed in the text that is rendered of it, one after the other: what stands there, and what
+    # stands there instead. Such a genome is no point of a search space.
+    edits: tuple[tuple[str, str], ...] = ()
 
     @property
     def id(self) -> str:
         """Sixteen hex digits, the same on every machine."""
-        text = json.dumps([self.family, self.version, self.values], separators=(",", ":"))
+        edits = [self.edits] if self.edits else []
+        text = json.dumps([self.family, self.version, self.values, *edits], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def root(self) -> "Genome":
+        """The genome whose text was edited; itself where none was."""
+        return Genome(self.family, self.version, self.values)
 
     def as_dict(self) -> dict[str, Value]:
         return dict(self.values)
 
     def __str__(self) -> str:
-        return f"{self.family}(" + ", ".join(f"{k}={v}" for k, v in self.values) + ")"
+        edits = f" with {len(self.edits)} edits of its text" if self.edits else ""
+        return f"{self.family}(" + ", ".join(f"{k}={v}" for k, v in self.values) + f"){edits}"
 
 
 @dataclass(frozen=True, slots=True)

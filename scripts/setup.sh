@@ -69,14 +69,17 @@ make_venv() {
     fi
     python=$(find_python) || exit 1
     "$python" -m venv "$EVOFLASH_VENV" >&2 || die "$python could not make $EVOFLASH_VENV: the lines above say why."
+    # A pip that came with an old Python takes half a minute longer to choose versions; without a newer one it will do.
+    "$EVOFLASH_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade pip >&2 || true
 }
 
 install_into_venv() { # extras
     if command -v uv >/dev/null; then
         uv pip install --quiet --python "$EVOFLASH_VENV/bin/python" -e "$EVOFLASH_ROOT[$1]" >&2
     else
+        # A Python that may keep what it compiled needs only the modules that it loads, a tenth of those installed.
         "$EVOFLASH_VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
-            -e "$EVOFLASH_ROOT[$1]" >&2
+            $([ -n "${PYTHONDONTWRITEBYTECODE:-}" ] || echo --no-compile) -e "$EVOFLASH_ROOT[$1]" >&2
     fi
 }
 

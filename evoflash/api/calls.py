@@ -68,6 +68,7 @@ def search(
     llm_key_env: str | None = None,
     llm_prompt: str | None = None,
     llm_replay: str | None = None,
+    llm_source: bool = False,
 ) -> SearchResult:
     """Search for the fastest kernel and store every outcome; the same call again continues to its budget.
 
@@ -107,7 +108,7 @@ def search(
         transfer=transfer,
         seeds=seeds,
         objective=objective,
-        llm=language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay),
+        llm=language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay, source=llm_source),
     )
     where, plan = db or default_database(), None
     asked = MachineOptions(gpus, workers, scheduler, None if tls is None else Path(tls), ahead, evaluator)

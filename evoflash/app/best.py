@@ -122,11 +122,12 @@ def _best_of_run(
     with open_store(db, read_only=True) as store:
         run = find_run(store, wanted, problem=canonical(problem), gpu=canonical_gpu(gpu))
         winner = store.best_of(run)
+        if winner is not None:
+            _say_what_it_is(store, winner)
     if winner is None:
         raise NoKernelError(
             f"run {run.id} has no correct kernel: `evoflash show --failures --run {run.id}` says why."
         )
-    _say_what_it_is(winner)
     return BestKernel(winner)
 
 
@@ -161,15 +162,23 @@ def _find_best(store: Store, *, problem: str | None, gpu: str | None) -> Evaluat
         raise NoKernelError(
             f"no correct kernel {where or 'yet'} in the database: run `evoflash search` first."
         )
-    _say_what_it_is(winner)
+    _say_what_it_is(store, winner)
     return winner
 
 
-def _say_what_it_is(winner: Evaluation) -> None:
-    """Of an estimate, that it is one, and what the archive measured for this."""
-    if winner.is_estimate:
-        known = _all_there_is(winner)
-        say(f"{known}: the kernel is checked by the emulator, its time was never measured.")
+def _say_what_it_is(store: Store, winner: Evaluation) -> None:
+    """Of an estimate, that it is one, and what was measured for this: by the archive, by older versions of
+    families, on other GPUs.
+    """
+    if not winner.is_estimate:
+        return
+    known, versions = _all_there_is(winner), installed_versions(store)
+    say(f"{known}: the kernel is checked by the emulator, its time was never measured.")
+    for older in older_kernels(store, versions, {"problem": winner.problem, "gpu": winner.gpu}):
+        say(older.in_words(are_ranked=False))
+    elsewhere = store.best(winner.problem, None, basis=Basis.MEASURED, versions=versions)
+    if elsewhere is not None:
+        say(f"{elsewhere.genome.id} was measured for it on {elsewhere.gpu}: --gpu {elsewhere.gpu} shows it.")
 
 
 def _all_there_is(winner: Evaluation) -> str:

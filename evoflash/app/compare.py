@@ -15,7 +15,7 @@ import numpy as np
 from evoflash import operation as registry
 from evoflash.app.check import subject as check_subject
 from evoflash.app.check.own_kernel import read_kernel_file
-from evoflash.app.check.subject import genome_in, is_exported
+from evoflash.app.check.subject import KernelUnderTest, edits_in, genome_in, is_exported
 from evoflash.app.known import known_genome, stored_evaluations
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.estimate_error import has_order
@@ -42,6 +42,7 @@ from evoflash.isolation import IsolatedPool, raise_if_of_machine
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.kernels.plain_nvrtc import symbol_in
+from evoflash.kernels.standalone import export_words, genome_of_words
 from evoflash.launch import LaunchConfig
 from evoflash.notices import say, working
 from evoflash.operation import Workload
@@ -112,13 +113,17 @@ def _look_up(word: str, *, problem: str | None, spec: GpuSpec, db: str, seed: in
 
 
 def _in_file(path: Path, *, spec: GpuSpec, seed: int) -> _Meaning:
-    """A file that `evoflash export` wrote is rendered again from its banner, as for `evoflash check`."""
+    """A file that `evoflash export` wrote is rendered again from its banner, as for `check`; an edited
+    kernel is compiled as it stands, and launched as the banner says.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise UsageError(f"{path} cannot be read: give a .cu file, a candidate's id or a baseline.") from None
     if not is_exported(path, text):
         return _own(path, text, spec=spec, seed=seed)
+    if edits_in(path, text):
+        return _edited_export(path, text, spec=spec, seed=seed)
     genome, problem, _ = genome_in(path, text)
     return _of_genome(genome, str(problem), str(path), spec=spec, seed=seed)
 
@@ -137,6 +142,29 @@ def _of_genome(genome: Genome, problem: str, name: str, *, spec: GpuSpec, seed: 
     return _Meaning(problem, contender)
 
 
+def _edited_export(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
+    words = export_words(text, path)
+    assert words is not None, "it is exported"
+    genome, problem, _ = genome_of_words(words)
+    family = load_family(genome.family)
+
+    def contender(what: Problem) -> ComparedKernel:
+        (subject,) = check_subject.of_export(path, problem=str(what), gpu=spec.name)
+        build = _compile(subject, path)
+        task = gpu_task(str(path), what, (build,), lambda w: family.launches(genome, w, spec), spec, seed)
+        return ComparedKernel(str(path), replace(task, is_deterministic=family.is_deterministic))
+
+    return _Meaning(str(problem), contender)
+
+
+def _compile(subject: KernelUnderTest, path: Path) -> Build:
+    assert subject.candidate is not None, "a GPU was named"
+    build = compile_candidate(subject.candidate)
+    if not build.ok:
+        raise EvoflashError(f"{path} does not compile: {first_error(build.log)}")
+    return build
+
+
 def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
     kernel = read_kernel_file(path, text)
     if kernel.loop is None:
@@ -147,10 +175,7 @@ def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
 
     def contender(what: Problem) -> ComparedKernel:
         (subject,) = check_subject.of_file(path, problem=str(what), gpu=spec.name)
-        assert subject.candidate is not None, "a GPU was named"
-        build = compile_candidate(subject.candidate)
-        if not build.ok:
-            raise EvoflashError(f"{path} does not compile: {first_error(build.log)}")
+        build = _compile(subject, path)
         symbols = [symbol_in(Path(build.cubin_path), each.entry) for each in kernel.written]
 
         def launches(workload: Workload) -> tuple[LaunchConfig, ...]:

@@ -26,6 +26,7 @@ from evoflash.evaluators.prepare import PREPARE_LIMIT_S, prepare
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import load_family
+from evoflash.kernels.renderer import check_unedited
 from evoflash.kernels.standalone import setting, valid_genome
 from evoflash.notices import count_of, say
 from evoflash.problem import Problem, canonical, parse_problem
@@ -104,6 +105,7 @@ def of_name(what: str, *, problem: str | None, gpu: str | None, db: str) -> Geno
 
 
 def _of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> GenomeRequest:
+    check_unedited(genome)
     return GenomeRequest(genome.family, genome.as_dict(), str(problem), gpu.name)
 
 

@@ -125,7 +125,7 @@ def export_commands(genome: Genome, problem: str, gpu: str) -> list[str]:
     for what another tuner recorded, of a problem or a GPU that evoflash does not know.
     """
     try:
-        parts = _one_kernel_each(problem, load_gpu(gpu).arch)
+        parts = one_kernel_each(problem, load_gpu(gpu).arch)
     except UsageError:
         return []
     base = f"evoflash export {genome.id}{db_words()}"
@@ -135,10 +135,10 @@ def export_commands(genome: Genome, problem: str, gpu: str) -> list[str]:
 def reproducing_commands(genome: Genome, problem: str, gpu: str) -> list[str]:
     """The commands that export it without a database, one for each kernel that its problem needs."""
     spec = load_gpu(gpu)
-    return [reproducing_command(genome, part, spec) for part in _one_kernel_each(problem, spec.arch)]
+    return [reproducing_command(genome, part, spec) for part in one_kernel_each(problem, spec.arch)]
 
 
-def _one_kernel_each(problem: str, arch: str) -> list[Problem]:
+def one_kernel_each(problem: str, arch: str) -> list[Problem]:
     """The problem's workloads, divided into those that one compiled kernel serves."""
     groups: dict[CompileKey, list[Workload]] = {}
     for workload in parse_problem(problem).workloads:

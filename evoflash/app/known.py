@@ -7,7 +7,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from evoflash.app.model_credit import ModelCredit, credit
@@ -17,12 +17,15 @@ from evoflash.champions.evidence import archived_kernel
 from evoflash.counters import KernelProfile
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
+from evoflash.exchange import KernelOrigin
+from evoflash.kernels.edited_text import render_edited
 from evoflash.kernels.family import load_family
 from evoflash.notices import count_of, say
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, known_gpus, load_gpu
 from evoflash.store.database import is_there
+from evoflash.store.exchanges import read_origins
 from evoflash.store.profiles import read_profile
 from evoflash.store.store import Store, open_store
 
@@ -128,12 +131,17 @@ def _valid(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Genome, Prob
     if not family.supports(gpu):
         needs = ", ".join(family.arch)
         raise UsageError(f"{family.name} needs {needs}, {gpu.name} is {gpu.arch}: choose another GPU.")
-    space = family.space(problem.compile_keys(gpu.arch), gpu)
+    keys = problem.compile_keys(gpu.arch)
+    space = family.space(keys, gpu)
     if genome.version != family.version:
         raise UsageError(
             f"{genome.id} is of version {genome.version} of {family.name}, which is now at {family.version}: "
             "export it with the evoflash that evaluated it, or search again."
         )
+    if genome.edits:  # which are of this text alone
+        for key in keys:
+            render_edited(genome, key, gpu)
+        return genome, problem, gpu
     there = space.genome(genome.as_dict())
     if broken := space.violations(there):
         raise UsageError(
@@ -185,19 +193,26 @@ class KnownKernel:
     evaluations: tuple[Evaluation, ...]  # measured first, newest first; several that are alike stand once
     archived: Champion | None  # where the archive has this very kernel for the problem
     others: tuple[tuple[str, str], ...] = ()  # problems and GPUs, the newest first
+    origins: tuple[KernelOrigin, ...] = ()  # where a language model proposed it
     counters: KernelProfile | None = None  # where they were read there
 
     def check_writable(self) -> None:
         """UsageError for a configuration of a recorded space, which is no kernel that can be written."""
         if any(each.basis is Basis.REPLAYED for each in self.evaluations):
             raise UsageError(f"{self.genome.id} is of a recorded space: no command makes it again.")
+        if self.genome.edits:
+            raise UsageError(
+                f"{self.genome.id} edits the text of {self.genome.root.id}: the database alone has it, "
+                f"and `evoflash export {self.genome.id[:8]} -o kernel.cu` writes it."
+            )
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """Each evaluation, with what the archive says of the kernel; where there is none that alone."""
         known = self.archived.as_dict() if self.archived else None
         if not self.evaluations:
             return [known] if known else []
-        more = {"archived": known["archived"] if known else None}
+        archived = known["archived"] if known else None
+        more = {"archived": archived, "proposed_by": [asdict(origin) for origin in self.origins]}
         if self.counters is not None:
             more["counters"] = self.counters.as_dict()
         return [each.as_dict() | more for each in self.evaluations]
@@ -211,9 +226,12 @@ def known_kernel(
     With `run` by the run of this number or name alone. UsageError where none or several fit.
     """
     found: list[Evaluation] = []
+    origins: tuple[KernelOrigin, ...] = ()
     if run or is_there(db):
         with open_store(db, read_only=True) as store:
             found = store.find(prefix, find_run(store, run) if run else None)
+            if len({each.genome for each in found}) == 1:
+                origins = read_origins(store, found[0].genome.id)
     where: list[Known] = [(each.genome, each.problem, each.gpu) for each in found]
     where = where or ([] if run else _archived_matches(prefix))
     ids = sorted({genome.id for genome, _, _ in where})
@@ -237,7 +255,8 @@ def known_kernel(
         tuple({_outcome(each): each for each in reversed(evaluations)}.values())[::-1],
         archived_kernel(genome, *chosen),
         tuple(dict.fromkeys(each[1:] for each in where if each[1:] != chosen)),
-        counters,
+        origins=origins,
+        counters=counters,
     )
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from evoflash.app.insights import GroupStats, History, digest
-from evoflash.evaluation import Run
+from evoflash.evaluation import Basis, Run, Status
 from evoflash.exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, VALID
 from evoflash.notices import count_of
-from evoflash.store.exchanges import read_exchanges
-from evoflash.store.store import Store
+from evoflash.store.exchanges import read_exchanges, requests
+from evoflash.store.store import Store, best_in
 
 CHANCE = 0.05  # a difference that random edits show so often by themselves is none
 
@@ -26,11 +26,15 @@ class ModelCredit:
     edits: int
     valid: int
     invalid: Mapping[str, int]  # by kind
+    is_timed: bool  # whether its kernels are: an edited text is checked without a GPU, and not timed
     model: GroupStats | None  # kernels that the search evaluated; None: none
     control: GroupStats | None
     seconds: float  # from requests to answers, while the search went on
     waited_s: float  # of the search's own time
     chance: float | None  # that random edits gain as often as the model's did; None without both arms
+    kernels: Mapping[str, int]  # those that it proposed and the search took, each with its request's number
+    not_compiled: int  # of them
+    winner_request: int | None  # the one that the run's fastest kernel is from; None: it is not the model's
 
     @property
     def says(self) -> tuple[str, ...]:
@@ -45,6 +49,10 @@ def credit(store: Store, run: Run, history: History) -> ModelCredit | None:
     verdicts = Counter(edit.verdict for each in exchanges for edit in each.edits)
     statuses = Counter(each.status for each in exchanges)
     arms = {each.name: each for each in digest(run, history, None).operators}
+    numbers = requests(exchanges)
+    ids = (each.genome.id for each, _ in history if each.operator == MODEL_EDIT)
+    mine = {each: numbers[each] for each in ids if each in numbers}
+    best, is_timed = best_in(history), not run.key.edits_source or run.key.basis is Basis.MEASURED
     model, control = arms.get(MODEL_EDIT), arms.get(RANDOM_EDIT)
     return ModelCredit(
         name=run.key.llm,
@@ -58,7 +66,11 @@ def credit(store: Store, run: Run, history: History) -> ModelCredit | None:
         control=control,
         seconds=sum(each.seconds for each in exchanges),
         waited_s=sum(each.waited_s for each in exchanges),
-        chance=None if model is None or control is None else _chance(model, control),
+        kernels=mine,
+        not_compiled=sum(each.status is Status.COMPILE for _, each in history if each.genome.id in mine),
+        winner_request=mine.get(best.genome.id) if best else None,
+        is_timed=is_timed,
+        chance=_chance(model, control) if model and control and is_timed else None,
     )
 
 
@@ -82,7 +94,13 @@ def _sentences(found: ModelCredit) -> Iterator[str]:
     if found.model is None:
         yield "None of its edits was evaluated."
         return
-    yield f"Edits of the model: {_arm(found.model)}; random ones of the same sizes: {_arm(found.control)}."
+    broken = f", {found.not_compiled} of them not compiled" if found.not_compiled else ""
+    own = f"Edits of the model: {_arm(found.model)}{broken}"
+    yield f"{own}; random ones of genes, of the same sizes: {_arm(found.control)}."
+    if not found.is_timed:
+        yield "Its kernels were checked and not timed, so that nothing is known of what they gain."
+    if found.winner_request is not None:
+        yield f"The fastest kernel is the model's, of request {found.winner_request}."
     if found.chance is None or found.model.uses == 0:
         return
     if found.chance < CHANCE:

@@ -61,11 +61,19 @@ class EmulatorRun:
     is_displaced: bool = False  # tensors lie at drawn addresses, 16 bytes behind aligned ones
     is_rescaled: bool = False  # another scale and inputs that make up for it, see Operation.rescale
     watched: tuple[int, ...] = ()  # lines whose callers are told apart, of a library built for that
+    is_repeated: bool = False  # three calls in one memory: on inputs, on others, and on the first again
 
     def __str__(self) -> str:
         without = "".join(f", {name} null" for name in self.without)
         strided = (", strided" if self.is_strided else "") + (", another scale" if self.is_rescaled else "")
-        return f"{self.delivery} delivery, {self.schedule} schedule, seed {self.seed}{without}{strided}"
+        repeated = ", called three times" if self.is_repeated else ""
+        how = f"{without}{strided}{repeated}"
+        return f"{self.delivery} delivery, {self.schedule} schedule, seed {self.seed}{how}"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of the inputs of each call."""
+        return (self.seed, self.seed + 1, self.seed) if self.is_repeated else (self.seed,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,9 +7,9 @@ Any plan of checks (validation/plan.py) can be carried out here; the pre-flight'
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from evoflash.emulator import launch as emulator
@@ -21,6 +21,7 @@ from evoflash.kernels.renderer import shrunk
 from evoflash.launch import LaunchConfig
 from evoflash.operation import Delivery, EmulatedRun, Loop, Output, Schedule, Workload, operation_of
 from evoflash.perf_model import Profile, fit_counts, mean_counts
+from evoflash.space import Value
 from evoflash.specs import GpuSpec
 from evoflash.validation.cases import draw_case
 from evoflash.validation.metamorphic import differing
@@ -115,33 +116,26 @@ def _carry_out(
     verdicts, counted = list[Verdict](), list[_Counted]()
     for seed, planned in runs:
         workload = planned.workload
-        launches = family.launches(candidate.genome, workload, _on(planned, gpu))
+        launches = family.launches(candidate.genome, workload, small_gpu(planned, gpu))
         if planned.is_repeated and not launches[0].workspace_bytes:
             continue  # nothing stays from call to call
         if beyond := next(filter(None, map(emulator.beyond_emulator, launches)), ""):
             if forgives_time:
                 continue
             return replace(_NOTHING_FOUND, complaint=beyond, status=Status.CONSTRAINTS), counted
-        run = EmulatorRun(
-            planned.delivery,
-            planned.schedule,
-            seed,
-            cpu_limit_s(launches, workload),
-            registers or family.registers(names),
-            planned.without,
-            planned.is_strided,
-            # What is counted goes by the addresses, and is to be the same for all.
-            is_displaced=not planned.is_counted,
-            is_rescaled=planned.is_strided,
-        )
-        built = _shrunk(candidate, family, planned, gpu) if planned.shrunk else library
-        thrice = partial(_emulate_thrice, is_deterministic=family.is_deterministic)
-        emulate_it = thrice if planned.is_repeated else _emulate_once
-        emulations, verdict = emulate_it(built, launches, workload, planned.inputs, run)
+        run = run_of(planned, launches, seed=seed, registers=registers or family.registers(names))
+        text = shrunk_text(candidate.source, values, family, planned, gpu)
+        built = gxx.build(text, name=family.name) if planned.shrunk else library
+        if run.is_repeated:
+            emulations, verdict = _emulate_thrice(
+                built, launches, workload, planned.inputs, run, is_deterministic=family.is_deterministic
+            )
+        else:
+            emulations, verdict = _emulate_once(built, launches, workload, planned.inputs, run)
         if not planned.is_brief or not verdict.passed:
             verdicts.append(verdict)
         if planned.is_counted:
-            own = family.loop(family.names(values, candidate.compile_key, _on(planned, gpu)))
+            own = family.loop(family.names(values, candidate.compile_key, small_gpu(planned, gpu)))
             counted.append((workload, own, [emulation.counters for emulation in emulations]))
         reports = tuple(report for emulation in emulations for report in emulation.reports)
         if forgives_time and any(report.kind == "TIMEOUT" for report in reports):
@@ -158,14 +152,36 @@ def _carry_out(
     return replace(_NOTHING_FOUND, verdicts=tuple(verdicts)), counted
 
 
-def _shrunk(candidate: Candidate, family: Family, planned: EmulatedRun, gpu: GpuSpec) -> Path:
-    """The library of the text with smaller constants, as they are for the run's workload on its GPU."""
+def run_of(
+    planned: EmulatedRun, launches: tuple[LaunchConfig, ...], *, seed: int, registers: int
+) -> EmulatorRun:
+    """How a planned run goes."""
+    return EmulatorRun(
+        planned.delivery,
+        planned.schedule,
+        seed,
+        cpu_limit_s(launches, planned.workload),
+        registers,
+        planned.without,
+        planned.is_strided,
+        # What is counted goes by the addresses, and is to be the same for all.
+        is_displaced=not planned.is_counted,
+        is_rescaled=planned.is_strided,
+        is_repeated=planned.is_repeated,
+    )
+
+
+def shrunk_text(
+    source: str, values: Mapping[str, Value], family: Family, planned: EmulatedRun, gpu: GpuSpec
+) -> str:
+    """The text with smaller constants, as they are for the run's workload on its GPU, where it needs them."""
+    if not planned.shrunk:
+        return source
     key = planned.workload.compile_key(gpu.arch)
-    names = family.names(candidate.genome.as_dict(), key, _on(planned, gpu))
-    return gxx.build(shrunk(candidate.source, family, names), name=family.name)
+    return shrunk(source, family, family.names(values, key, small_gpu(planned, gpu)))
 
 
-def _on(planned: EmulatedRun, gpu: GpuSpec) -> GpuSpec:
+def small_gpu(planned: EmulatedRun, gpu: GpuSpec) -> GpuSpec:
     """The GPU that the run's launches are made for: with few SMs, or room for a single CTA, where a grid that
     goes by the GPU's size is to be small.
     """
@@ -311,26 +327,33 @@ def _emulate_thrice(
     bit, whoever comes first, and be as much work as it was, because a GPU's time of a call that finds its
     answer in the workspace says nothing.
     """
-    known, other = (_case(workload, inputs_name, seed) for seed in (run.seed, run.seed + 1))
-    cases = (known, other, known)
+    cases = [_case(workload, inputs_name, seed) for seed in run.seeds]
     called = run_calls(library, launches, workload, [inputs for inputs, _ in cases], run)
     parts = [emulations for emulations, _ in called]
     for (inputs, expected), (emulations, output) in zip(cases, called, strict=False):
         verdict = judge(workload, [(inputs, expected, output)])
         if not verdict.passed or any(emulation.reports for emulation in emulations):
             return emulations, verdict
-    if (again := _arithmetic(parts[-1])) < _LEAST_WORK * _arithmetic(parts[0]):
-        reason = f"called on the same input again it does {again} operations, before {_arithmetic(parts[0])}"
-        verdict = replace(verdict, passed=False, reason=reason)
-    elif is_deterministic:
-        reason = differing(called[0][1], called[-1][1], workload=workload, words=_TWO_CALLS)
-        verdict = replace(verdict, passed=not reason, reason=reason)
-    return parts[-1], verdict
+    reason = change_of_calls(called, workload, is_deterministic=is_deterministic)
+    return parts[-1], replace(verdict, passed=not reason, reason=reason)
+
+
+def change_of_calls(
+    called: Sequence[tuple[Sequence[emulator.Emulation], Output]],
+    workload: Workload,
+    *,
+    is_deterministic: bool,
+) -> str:
+    """What the last of several calls, on the inputs of the first, does otherwise; "" for nothing."""
+    (first, before), (last, after) = called[0], called[-1]
+    if (again := _arithmetic(last)) < _LEAST_WORK * _arithmetic(first):
+        return f"called on the same input again it does {again} operations, before {_arithmetic(first)}"
+    return differing(before, after, workload=workload, words=_TWO_CALLS) if is_deterministic else ""
 
 
 _TWO_CALLS = "two calls on the same input differ by the order in which blocks come"
 
 
-def _arithmetic(emulations: tuple[emulator.Emulation, ...]) -> int:
+def _arithmetic(emulations: Sequence[emulator.Emulation]) -> int:
     """Operations of tensor cores and of threads on numbers."""
     return sum(emulation.counters.get(name, 0) for emulation in emulations for name in _ARITHMETIC)

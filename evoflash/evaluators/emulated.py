@@ -27,6 +27,9 @@ from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 
+# What is written past the primitives that the model counts would cost nothing, and lead.
+NO_ESTIMATE = "right in the emulator; the model has no estimate of an edited text, only a GPU times it"
+
 
 def screen_or_prepare(
     genome: Genome, problem: Problem, gpu: GpuSpec, seed: int, rivals_us: tuple[float, ...]
@@ -53,6 +56,8 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
     model_version = model_version()
 
     def _begin(self, genome: Genome) -> "Future[Ending[Preparation]]":
+        if genome.edits:
+            return self._preparing(genome, emulate=True)
         known = () if self._proves_all else self._told[: self._known_count]
         known_us = rivals(filter(None, map(_proven_us, known)))
         if not known_us:
@@ -72,6 +77,8 @@ class EmulatedEvaluator(PreparingEvaluator[Ending[Preparation]]):
 
     def _with_timings(self, evaluation: Evaluation, found: Ending[Preparation]) -> Evaluation:
         prepared = preparation_of(found)
+        if evaluation.genome.edits:
+            return replace(evaluation, rung=Rung.PREFLIGHT, reason=NO_ESTIMATE, model_version="")
         screened = prepared.screened
         estimated = (
             screened.estimates if screened else estimates(evaluation.genome, prepared, self.problem, self.gpu)

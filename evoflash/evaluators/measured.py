@@ -38,6 +38,7 @@ from evoflash.evaluators.pipeline import (
     FinalistProof,
     GpuQueue,
     GpuQueues,
+    Judge,
     PreparingEvaluator,
     preparation_of,
 )
@@ -257,7 +258,8 @@ class Climbs:
         steps.standing.offer(anchor)
         if proof.score_us is None:
             return self._final_progress(prepared, proof, screened)
-        if not prepared.profiles and not steps.is_worth_it(proof.score_us):
+        is_emulated = bool(prepared.profiles or prepared.judged)
+        if not is_emulated and not steps.is_worth_it(proof.score_us):
             return self._final_progress(prepared, _let_be(proof), screened)
         steps.standing.add(proof.score_us, anchor)  # others need not wait for the emulator
         if preflight := steps.preflight(genome, prepared):
@@ -301,11 +303,19 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         gpus: GpuQueues | None = None,
         proves_all: bool = False,
         energy: bool = False,
+        judge: Judge | None = None,
     ) -> None:
         """As its base. `gpus` are others than the one here, `energy` asks for that of the finalists."""
         self._can_emulate = which("g++") is not None
         super().__init__(
-            problem, gpu, seed=seed, history=history, cores=cores, ahead=ahead, proves_all=proves_all
+            problem,
+            gpu,
+            seed=seed,
+            history=history,
+            cores=cores,
+            ahead=ahead,
+            proves_all=proves_all,
+            judge=judge,
         )
         self._asked, self._energy = task_template(problem, gpu, seed=seed), energy
         checks, timed = self._asked.checks, problem.workloads
@@ -410,7 +420,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
 
     def _note(self, genome: Genome, done: "Future[Ending[Preparation]]") -> None:
         """A genome's code is clean while the emulator finds nothing wrong with any that shares it."""
-        if done.cancelled() or done.exception() or done.result().value is None:
+        if genome.edits or done.cancelled() or done.exception() or done.result().value is None:
             return
         prepared = preparation_of(done.result())
         if prepared.failure and prepared.failure.rung is Rung.PREFLIGHT:
@@ -435,7 +445,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
 
     def _preflight(self, genome: Genome, prepared: Preparation) -> "Future[Ending[Preparation]] | None":
         """Beside the genome's proof, unless it has been emulated or cores are few."""
-        if prepared.profiles or not self._emulates_beside:
+        if prepared.profiles or prepared.judged or not self._emulates_beside:
             return None
         arguments = (genome, self.problem, self.gpu, prepared, self._seed_of(genome))
         emulating = self._pool.submit(with_preflight, *arguments, timeout_s=PREPARE_LIMIT_S)
@@ -497,5 +507,5 @@ def _with_outcome(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:
         verdicts=(*evaluation.verdicts, *outcome.verdicts),
         timings=outcome.timings,
         score_us=outcome.score_us,
-        environment=dict(outcome.environment),
+        environment={**evaluation.environment, **outcome.environment},
     )

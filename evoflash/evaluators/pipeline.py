@@ -5,6 +5,8 @@ these promises by isolation.py and gpu/process/worker.py, a Dask cluster by clus
 """
 
 import os
+import secrets
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
-from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, Status
+from evoflash.evaluation import JUDGED, Basis, Build, Evaluation, Proposal, Rung, Status
 from evoflash.evaluators.prepare import (
     PREPARE_LIMIT_S,
     Preparation,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from evoflash.gpu.process.rungs import GpuTask
 
 T = TypeVar("T")
+Judge = Callable[[Genome, int], Preparation]  # of a genome whose text was edited, with a seed
 _NICENESS = 5
 FINALIST_LIMIT_S = 600.0  # of a process's part of a finalist's runs, which take ten seconds or so
 
@@ -132,6 +135,20 @@ class FinalistProof:
         return next(filter(None, map(_failure_of, [part.result() for part in self.parts])), None)
 
 
+def _failing_part(judged: "Future[Ending[Preparation]]") -> "Future[Ending[PreparationFailure | None]]":
+    """Of what a judge says, why the kernel is wrong."""
+    found: Future[Ending[PreparationFailure | None]] = Future()
+
+    def take(done: "Future[Ending[Preparation]]") -> None:
+        if error := done.exception():
+            found.set_exception(error)
+        else:
+            found.set_result(Ending(preparation_of(done.result()).failure))
+
+    judged.add_done_callback(take)
+    return found
+
+
 def _failure_of(ending: "Ending[PreparationFailure | None]") -> PreparationFailure | None:
     raise_if_of_machine(ending)
     if ending.status is Status.CORRECT:
@@ -160,6 +177,7 @@ class PreparingEvaluator(ABC, Generic[T]):
         cores: Cores | None = None,
         ahead: int | None = None,
         proves_all: bool = False,
+        judge: Judge | None = None,
     ) -> None:
         """`cores` compile and emulate; the default is a process for each of this machine's. `ahead` proposals
         are in flight: searches with the same seed and the same number propose the same, however many
@@ -167,6 +185,7 @@ class PreparingEvaluator(ABC, Generic[T]):
 
         `history` is what the run has evaluated before: duplicates of its kernels cost no budget, and its best
         are what candidates are screened against, unless `proves_all` asks for every check of each of them.
+        `judge` prepares genomes whose text was edited, which no process of `cores` runs.
         """
         if cores is None:
             gxx.begin_runtime()  # before processes have started: the first emulation waits for it
@@ -176,6 +195,7 @@ class PreparingEvaluator(ABC, Generic[T]):
         self._cores, self._ahead = cores or ThisMachine(len(os.sched_getaffinity(0))), ahead
         self._pool = self._cores.processes()
         self._queue: deque[tuple[Proposal, Future[T]]] = deque()
+        self._judge, self._judge_lock = judge, threading.Lock()
 
     @abstractmethod
     def _begin(self, genome: Genome) -> "Future[T]":
@@ -216,12 +236,32 @@ class PreparingEvaluator(ABC, Generic[T]):
         """Start on a proposal; returns at once."""
         self._queue.append((proposal, self._begin(proposal.genome)))
 
+    def _begin_judging(self, genome: Genome, *, seed: int) -> "Future[Ending[Preparation]]":
+        """What the judge says of an edited text, one after the other; a search that ends does not wait."""
+        found: Future[Ending[Preparation]] = Future()
+
+        def judge() -> None:
+            assert self._judge is not None, "who proposes edited texts names who judges them"
+            try:
+                with self._judge_lock:
+                    found.set_result(Ending(self._judge(genome, seed)))
+            except Exception as error:  # of the machine: the search ends with it
+                found.set_exception(error)
+
+        threading.Thread(target=judge, name="evoflash-judge", daemon=True).start()
+        return found
+
     def _preparing(self, genome: Genome, *, emulate: bool) -> "Future[Ending[Preparation]]":
+        if genome.edits:
+            return self._begin_judging(genome, seed=self._seed_of(genome))
         arguments = (genome, self.problem, self.gpu, emulate, self._seed_of(genome))
         return self._pool.submit(prepare, *arguments, timeout_s=PREPARE_LIMIT_S)
 
     def proof_as_finalist(self, genome: Genome) -> "FinalistProof":
         """Starts what takes too long for every candidate on one of the best, on all cores; returns now."""
+        if genome.edits:  # on shapes and data that are drawn anew
+            again = self._begin_judging(genome, seed=secrets.randbits(31))
+            return FinalistProof((_failing_part(again),))
         arguments, parts = (genome, self.problem, self.gpu, self._seed_of(genome)), self._cores.count
         return FinalistProof(
             tuple(
@@ -272,6 +312,7 @@ class PreparingEvaluator(ABC, Generic[T]):
             builds=prepared.builds,
             verdicts=prepared.verdicts,
             model_version=self.model_version,
+            environment={JUDGED: prepared.judged} if prepared.judged else {},
         )
         failure = prepared.failure
         if failure:
@@ -310,8 +351,9 @@ class Duplicates:
         return original if original is not None and original.genome != genome else None
 
     def remember(self, evaluation: Evaluation) -> None:
-        """Keep the first evaluation of each kernel, but for one that a busy GPU left without a time."""
+        """Keep the first evaluation of each kernel, but for one without a time: a busy GPU's, an edit's."""
         is_known = evaluation.status is not Status.UNMEASURED and not evaluation.duplicate_of
+        is_known = is_known and not (evaluation.genome.edits and evaluation.score_us is None)
         if is_known and _have_machine_code(evaluation.builds):
             self._first.setdefault(self.key_of(evaluation.genome, evaluation.builds), evaluation)
 

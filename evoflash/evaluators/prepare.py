@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from evoflash.emulator.preflight import check_finalist, preflight
 from evoflash.evaluation import Build, Candidate, Rung, Status, Verdict
+from evoflash.kernels.edited_text import render_edited
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.gxx import KernelBuildError
 from evoflash.kernels.nvrtc import compile_candidate, first_error
@@ -53,10 +54,13 @@ class Preparation:
     verdicts: tuple[Verdict, ...] = ()
     profiles: tuple[Profile, ...] = ()  # in the order of builds; empty when not emulated
     screened: ScreeningResult | None = None
+    judged: str = ""  # of an edited text: what it was compared with, in words; empty where it was not judged
 
 
 def prepare(genome: Genome, problem: Problem, gpu: GpuSpec, emulate: bool, seed: int) -> Preparation:
-    """Takes a genome up the ladder as far as it goes without a GPU."""
+    """Takes a genome up the ladder as far as it goes without a GPU; an edited text, which nothing emulates
+    here, as far as the compiler.
+    """
     family = load_family(genome.family)
     prepared = Preparation()
     for key in problem.compile_keys(gpu.arch):
@@ -114,7 +118,8 @@ def failure_as_finalist(
 
 def compile_only(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[Build, ...]:
     """The genome's builds, one for each compile key; nothing is emulated."""
-    return tuple(compile_candidate(render(genome, key, gpu)) for key in problem.compile_keys(gpu.arch))
+    keys = problem.compile_keys(gpu.arch)
+    return tuple(compile_candidate(render_edited(genome, key, gpu)) for key in keys)
 
 
 def _prepare_key(
@@ -128,7 +133,8 @@ def _prepare_key(
     seed: int,
 ) -> Preparation:
     """One compile key, that of the workloads."""
-    candidate = render(genome, workloads[0].compile_key(gpu.arch), gpu)
+    rendered = render if emulate else render_edited
+    candidate = rendered(genome, workloads[0].compile_key(gpu.arch), gpu)
     build = compile_candidate(candidate)
     # The log stays in the cache folder: it would be most of the database.
     prepared = replace(prepared, builds=(*prepared.builds, replace(build, log="")))

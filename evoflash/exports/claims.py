@@ -10,9 +10,9 @@ from typing import Any
 
 from evoflash import operation as registry
 from evoflash.champions import Champion
-from evoflash.evaluation import Basis, Build, Evaluation
+from evoflash.evaluation import JUDGED, Basis, Build, Evaluation
 from evoflash.exports.exported import ExportRequest
-from evoflash.kernels.renderer import render
+from evoflash.kernels.edited_text import render_edited
 from evoflash.notices import say
 from evoflash.version import __version__
 
@@ -90,7 +90,7 @@ def as_checked(exported: ExportRequest, builds: Sequence[Build] = ()) -> ExportR
     if builds:
         known, here = {each.text_sha for each in of_arch}, {each.text_sha for each in builds if each.ok}
     else:
-        candidate = render(exported.genome, key, exported.gpu)
+        candidate = render_edited(exported.genome, key, exported.gpu)
         known, here = {each.source_sha for each in of_arch}, {candidate.source_sha}
     if not known - {""} or known & here:
         return exported
@@ -136,6 +136,8 @@ def facts(described: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _in_words(given: Mapping[str, Any]) -> str:
     elsewhere = f"checked and measured on {given['archived']}, for the archive" if "archived" in given else ""
+    if judged := given.get("environment", {}).get(JUDGED):
+        return f"{given['status']}; {judged}"
     if not given.get("checks") and elsewhere:
         return f"not by this database; {elsewhere}"
     if given.get("status") == "checked as other code":

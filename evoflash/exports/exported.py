@@ -97,4 +97,8 @@ def with_evaluation(exported: ExportRequest, db: str) -> ExportRequest:
             within = run_edits.find(store.database, exported.run) if exported.run else None
             found = store.find(exported.genome.id, within)
     known = known_times(exported.genome, exported.problem, exported.gpu, found)
-    return replace(exported, evaluation=known.measured or known.estimated, archived=known.archived, db=db)
+    best = known.measured or known.estimated
+    if best is None and exported.genome.edits:  # what was checked and not timed
+        what = (str(exported.problem), exported.gpu.name)
+        best = next((each for each in found if each.is_correct and (each.problem, each.gpu) == what), None)
+    return replace(exported, evaluation=best, archived=known.archived, db=db)

@@ -3,6 +3,7 @@
 gpu/ and emulator/ run them.
 
     cached_files  Tells whether what the cache holds is what was put there, by digests kept with it
+    edited_text   Edits of the text that is rendered of a genome
     ef_layer      The text of the ef:: layer, and just those of its GPU functions that a kernel uses
     expression    The expressions of a template header
     family        A kernel family as a search space and launches, made of its template's header

@@ -29,7 +29,11 @@ from evoflash.version import __version__
 
 
 def render(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Candidate:
-    """The genome's CUDA for a compile key; TemplateError when the template fails or breaks the lint."""
+    """The genome's CUDA for a compile key; TemplateError when the template fails or breaks the lint.
+
+    UsageError for a genome whose text was edited.
+    """
+    check_unedited(genome)
     family = load_family(genome.family)
     if genome.version != family.version:
         raise UsageError(
@@ -43,6 +47,17 @@ def render(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Candidate:
             f"{family.path.name} renders {problems[0]}; templates may only use ef:: primitives."
         )
     return Candidate(genome, key, source, source_sha(source))
+
+
+def check_unedited(genome: Genome) -> None:
+    """UsageError for a genome whose text was edited: somebody else wrote that, and it is neither compiled nor
+    run where evoflash's own kernels are.
+    """
+    if genome.edits:
+        raise UsageError(
+            f"{genome.id} is an edit of the text of {genome.root.id}, not a choice of genes: `evoflash "
+            f"export {genome.id[:8]} -o kernel.cu` writes it, and evaluate, check and compare take that file."
+        )
 
 
 def banner(family: Family, genome: Genome, key: CompileKey) -> str:

@@ -17,11 +17,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from evoflash import operation as registry
 from evoflash.errors import TemplateError, UsageError, did_you_mean
+from evoflash.kernels.edited_text import render_edited
 from evoflash.kernels.ef_layer import primitives
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.nvrtc import FLAGS
-from evoflash.kernels.renderer import render
 from evoflash.launch import PORTABLE_CLUSTER, LaunchConfig
 from evoflash.operations.expectations import thresholds_of
 from evoflash.problem import Problem, parse_problem
@@ -173,7 +173,7 @@ def export_kernel(
             f"`evoflash show {genome.id[:8]} --command` prints the commands."
         )
     family = load_family(genome.family)
-    source = render(genome, keys[0], gpu).source
+    source = render_edited(genome, keys[0], gpu).source
     head, _, kernel = source.partition('#include "ef.h"\n')
     begins = family.entry if prefix is None else parse_prefix(prefix)
     whole = "".join((primitives(kernel), with_prefix(kernel, family, prefix)))
@@ -299,9 +299,13 @@ def _reproduce(
 ) -> str:
     arch = gpu.arch.removeprefix("sm_")
     but = f" but for the {len(claims)} lines `Checked` and `Time`" if claims else ""
+    again = f"The next line prints it again, byte for byte{but}:"
+    if genome.edits:
+        edits = f"{len(genome.edits)} edit{'s' * (len(genome.edits) > 1)}"
+        again = f"Its kernel is {genome.id}, {edits} of the text that the next line prints:"
     lines = (
         "",
-        f"This file is complete and yours. The next line prints it again, byte for byte{but}:",
+        f"This file is complete and yours. {again}",
         reproducing_command(genome, problem, gpu, prefix=prefix),
         f"NVRTC flags: {' '.join(FLAGS)} -arch={gpu.arch}",
         f"Program:     nvcc -std=c++17 -O2 -gencode=arch=compute_{arch},code=sm_{arch} kernel.cu -o kernel",

@@ -2,7 +2,7 @@
 
 It measures nothing and stores nothing.
 
-    answers         Judges a language model's answer against a search space
+    answers         Judges a language model's answer
     correspondence  Asks the model in a thread and hands out what came back, or repeats an earlier search's
                     exchanges
     endpoint        One request to an endpoint of OpenAI's chat protocol, within limits of time and bytes

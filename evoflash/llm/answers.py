@@ -1,13 +1,14 @@
-"""Judges a language model's answer against a search space: each edit is valid, or counted by its mistake.
+"""Judges a language model's answer: each edit of genes or of a text is valid, or counted by its mistake.
 
-Repairs nothing: an answer that is nearly right is wrong. No text of an answer is run or obeyed.
+Repairs nothing: an answer that is nearly right is wrong. No text of an answer is obeyed or run here.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evoflash.exchange import VALID, GeneEdit
+from evoflash.exchange import VALID, JudgedEdit
+from evoflash.llm.prompt import KernelSource
 from evoflash.space import Genome, SearchSpace, is_among
 
 # The kinds of mistakes, beside VALID.
@@ -19,26 +20,27 @@ MOST = 16  # edits of an answer that are looked at
 _MOST_DETAIL = 80  # characters
 
 
-def edits_of(
-    answer: str, shown: Mapping[str, Genome], space: SearchSpace, is_known: Callable[[Genome], bool]
-) -> list[tuple[GeneEdit, Genome | None]]:
-    """Each edit of the answer in order, with the genome that a valid one makes.
+Judged = tuple[JudgedEdit, Genome | None]  # with the genome that a valid one makes
 
-    `shown` are the kernels of the request by label. `is_known`: whether a genome was proposed before.
+
+def edits_of(answer: str, judge: Callable[[Any], Judged], is_known: Callable[[Genome], bool]) -> list[Judged]:
+    """Each edit of the answer in order. `judge` is gene_edit or source_edit, with what these take besides.
+
+    `is_known`: whether a genome was proposed before.
     """
     proposals = _proposals(answer)
     if proposals is None:
-        return [(GeneEdit("", {}, MALFORMED), None)]
-    found: list[tuple[GeneEdit, Genome | None]] = []
+        return [(JudgedEdit("", {}, MALFORMED), None)]
+    found: list[Judged] = []
     children: set[Genome] = set()
     for proposal in proposals[:MOST]:
-        edit, child = _edit(proposal, shown, space)
+        edit, child = judge(proposal)
         if child is not None and (child in children or is_known(child)):
-            edit, child = GeneEdit(edit.parent, edit.genes, DUPLICATE, child.id), None
+            edit, child = JudgedEdit(edit.parent, edit.genes, DUPLICATE, child.id), None
         if child is not None:
             children.add(child)
         found.append((edit, child))
-    found += [(GeneEdit("", {}, SURPLUS), None)] * (len(proposals) - MOST)
+    found += [(JudgedEdit("", {}, SURPLUS), None)] * (len(proposals) - MOST)
     return found
 
 
@@ -53,17 +55,18 @@ def _proposals(answer: str) -> list[Any] | None:
     return proposals if isinstance(proposals, list) and proposals else None
 
 
-def _edit(proposal: Any, shown: Mapping[str, Genome], space: SearchSpace) -> tuple[GeneEdit, Genome | None]:
+def gene_edit(proposal: Any, *, shown: Mapping[str, Genome], space: SearchSpace) -> Judged:
+    """An edit of genes; `shown` are the kernels of the request by label."""
     named = _named_values(proposal)
     if named is None:
-        return GeneEdit("", {}, MALFORMED), None
+        return JudgedEdit("", {}, MALFORMED), None
     genes = dict(named)
     parent = shown.get(proposal["kernel"])
     if parent is None:
-        return GeneEdit("", genes, KERNEL, proposal["kernel"][:_MOST_DETAIL]), None
+        return JudgedEdit("", genes, KERNEL, proposal["kernel"][:_MOST_DETAIL]), None
 
-    def wrong(verdict: str, detail: str = "") -> tuple[GeneEdit, None]:
-        return GeneEdit(parent.id, genes, verdict, detail[:_MOST_DETAIL]), None
+    def wrong(verdict: str, detail: str = "") -> Judged:
+        return JudgedEdit(parent.id, genes, verdict, detail[:_MOST_DETAIL]), None
 
     if len(genes) < len(named):
         return wrong(TWICE)
@@ -80,15 +83,36 @@ def _edit(proposal: Any, shown: Mapping[str, Genome], space: SearchSpace) -> tup
         return wrong(NO_EFFECT)
     if not space.is_valid(child):
         return wrong(CHECK, ", ".join(space.violations(child)))
-    return GeneEdit(parent.id, genes, VALID, child=child.id), child
+    return JudgedEdit(parent.id, genes, VALID, child=child.id), child
+
+
+def source_edit(proposal: Any, *, shown: Mapping[str, Genome], source: KernelSource) -> Judged:
+    """An edit of a kernel's text, as blocks of what stands there once and what is to stand there instead."""
+    blocks = _blocks(proposal)
+    if blocks is None:
+        return JudgedEdit("", {}, MALFORMED), None
+    parent = shown.get(proposal["kernel"])
+    if parent is None:
+        return JudgedEdit("", {}, KERNEL, proposal["kernel"][:_MOST_DETAIL]), None
+    child = Genome(parent.family, parent.version, parent.values, (*parent.edits, *blocks))
+    if complaint := source.complaint(child, parent):
+        kind, detail = complaint
+        return JudgedEdit(parent.id, {}, kind, detail[:_MOST_DETAIL]), None
+    return JudgedEdit(parent.id, {}, VALID, child=child.id), child
+
+
+def _blocks(proposal: Any) -> list[tuple[str, str]] | None:
+    """Those of a proposal of the right form; else None."""
+    edits = _edits(proposal)
+    blocks = [(edit.get("search"), edit.get("replace")) for edit in edits or () if isinstance(edit, dict)]
+    found = [(old, new) for old, new in blocks if isinstance(old, str) and isinstance(new, str)]
+    return found if edits is not None and len(found) == len(edits) else None
 
 
 def _named_values(proposal: Any) -> list[tuple[str, Any]] | None:
     """The genes of a proposal of the right form, with their values; else None."""
-    if not isinstance(proposal, dict) or not isinstance(proposal.get("kernel"), str):
-        return None
-    edits = proposal.get("edits")
-    if not isinstance(edits, list) or not 1 <= len(edits) <= MOST:
+    edits = _edits(proposal)
+    if edits is None:
         return None
     named = []
     for edit in edits:
@@ -97,3 +121,11 @@ def _named_values(proposal: Any) -> list[tuple[str, Any]] | None:
             return None
         named.append((name, value))
     return named
+
+
+def _edits(proposal: Any) -> list[Any] | None:
+    """Those of a proposal that names a kernel; else None."""
+    if not isinstance(proposal, dict) or not isinstance(proposal.get("kernel"), str):
+        return None
+    edits = proposal.get("edits")
+    return edits if isinstance(edits, list) and 1 <= len(edits) <= MOST else None

@@ -1,4 +1,6 @@
-"""A language model beside any strategy: its edits of genes are proposed, and random ones as a control.
+"""A language model beside any strategy: its edits are proposed, and random ones of genes as a control.
+
+It edits genes, or the text of a kernel where its task has one.
 
 Measures and stores nothing. It starts with a small share of the proposals, whatever they bring. Each of its
 children that is faster than its parent then earns it as many more as the strategy needs for such a gain, by
@@ -10,12 +12,13 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from evoflash.evaluation import Evaluation, Proposal, faster
 from evoflash.exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, Exchange
-from evoflash.llm.answers import edits_of
+from evoflash.llm.answers import edits_of, gene_edit, source_edit
 from evoflash.llm.correspondence import Correspondence
 from evoflash.llm.prompt import KernelTask, label, letter
 from evoflash.search import Strategy
@@ -40,7 +43,7 @@ def trials(budget: int | None) -> int:
 class _ValidEdit:
     parent: Genome
     child: Genome
-    size: int  # genes that the edit names
+    size: int  # genes that the edit names, or places of the text
 
 
 class WithLanguageModel:
@@ -100,10 +103,11 @@ class WithLanguageModel:
             mine = proposal.operator in (MODEL_EDIT, RANDOM_EDIT)
             self._credit.learn(genome.family, "", proposal.operator if mine else _STRATEGY, earned)
             self._earned += earned if proposal.operator == MODEL_EDIT and earned > SLOWER else 0.0
-        if genome.family in self._tasks and self._tasks[genome.family].space.has_point(genome):
+        if genome.family in self._tasks and self._tasks[genome.family].space.has_point(genome.root):
             self._told[genome.family].append(evaluation)
             self._best = faster(self._best, evaluation)
-        self._within.tell(proposal, evaluation)
+        if not genome.edits:  # which is no point of the strategy's space
+            self._within.tell(proposal, evaluation)
 
     def close(self) -> None:
         """The search ends."""
@@ -138,7 +142,7 @@ class WithLanguageModel:
         space = self._tasks[edit.parent.family].space
         rng = np.random.default_rng([self._seed, self._asked, 2])
         for _ in range(_DRAWS):
-            drawn = random_edit(edit.parent, space, rng, size=edit.size)
+            drawn = random_edit(edit.parent.root, space, rng, size=edit.size)
             if drawn is not None and drawn.id not in self._known:
                 self._taken += 1
                 return Proposal(drawn, RANDOM_EDIT, (edit.parent.id,))
@@ -183,10 +187,17 @@ class WithLanguageModel:
         if exchange.status != ANSWERED or len(genomes) < len(exchange.shown) or not genomes:
             return exchange
         shown = {label(at): genome for at, genome in enumerate(genomes)}
-        space = self._tasks[genomes[0].family].space
-        found = edits_of(exchange.answer, shown, space, lambda genome: genome.id in self._known)
-        valid = ((edit, child) for edit, child in found if child is not None)
-        new = [_ValidEdit(self._known[edit.parent], child, len(edit.genes)) for edit, child in valid]
+        task = self._tasks[genomes[0].family]
+        if task.source is None:
+            judge = partial(gene_edit, shown=shown, space=task.space)
+        else:
+            judge = partial(source_edit, shown=shown, source=task.source)
+        found = edits_of(exchange.answer, judge, lambda genome: genome.id in self._known)
+        valid = ((edit, self._known[edit.parent], child) for edit, child in found if child is not None)
+        new = [
+            _ValidEdit(parent, child, len(edit.genes) or len(child.edits) - len(parent.edits))
+            for edit, parent, child in valid
+        ]
         self._edits.extendleft(reversed(new))
         return replace(exchange, edits=tuple(edit for edit, _ in found))
 

@@ -5,7 +5,7 @@ or anything of the environment.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,8 +21,20 @@ from evoflash.strategies.gene_effects import effects, nogoods
 PRESETS = {"free": (False, False), "insight": (True, False), "solution": (False, True), "full": (True, True)}
 PROPOSALS, MOST_EDITS = 4, 3  # asked for in a request; genes that one of them changes
 _OTHERS, _EFFECTS, _FAILING = 4, 10, 6  # shown at most: small models read little
-_MOST_TOKENS = 1000  # of an answer
+SOURCE_PROPOSALS = 2  # where a kernel's text is edited
+_MOST_TOKENS, _MOST_SOURCE_TOKENS = 1000, 4000  # of an answer
 _TEMPERATURE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """What is known of the texts of a family's kernels, which a model may edit."""
+
+    text: Callable[[Genome], str]
+    launches: Callable[[Genome], Sequence[Mapping[str, Any]]]  # how each of its kernels is launched
+    # Of a child and the kernel that it edits: the kind of mistake and a few words; None where there is none.
+    complaint: Callable[[Genome, Genome], tuple[str, str] | None]
+    most_growth: int  # in characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,7 @@ class KernelTask:
     space: SearchSpace
     conditions: Mapping[str, str]  # by gene, as texts
     rules: Mapping[str, str]  # by the name of the check; empty where its text would tell nothing
+    source: KernelSource | None = None  # None: genes are edited
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +73,8 @@ def letter(
     seed: int,
     is_plain: bool = False,
 ) -> Letter:
-    """The request after these outcomes of the family, of which one at least is correct.
+    """The request after these outcomes of the family, of which one at least is correct. Where a text is
+    edited, it is that of the fastest alone.
 
     `is_plain`: with nothing but model and messages, for an endpoint that knows no more.
     """
@@ -68,8 +82,10 @@ def letter(
     ranked = _by_time(told)
     shown = ranked[: 1 + _OTHERS] if has_solutions else ranked[:1]
     genomes = [each.genome for each in shown]
-    said = {
-        "count": PROPOSALS,
+    source = task.source
+    editable = genomes if source is None else genomes[:1]
+    said: dict[str, Any] = {
+        "count": PROPOSALS if source is None else SOURCE_PROPOSALS,
         "most_edits": MOST_EDITS,
         "task": {
             "problem": task.problem,
@@ -88,16 +104,27 @@ def letter(
         "effects": _effects(told) if has_insights else [],
         "failing": [dict(each.values) for each in nogoods(told)[:_FAILING]] if has_insights else [],
     }
-    template = _template()
+    if source is not None:
+        said |= {"text": source.text(genomes[0]), "launches": source.launches(genomes[0])}
+        said |= {"most_growth": source.most_growth}
+    template, kind = _template(), "genes" if source is None else "source"
     context = template.new_context(said)
-    parts = ("".join(template.blocks[name](context)) for name in ("system", "user"))
-    messages = [{"role": role, "content": text} for role, text in zip(("system", "user"), parts, strict=True)]
+    texts = {
+        role: "".join(part for name in names for part in template.blocks[name](context))
+        for role, names in {
+            "system": (f"{kind}_system",),
+            "user": ("task", kind, "kernels", "learnt"),
+        }.items()
+    }
+    messages = [{"role": role, "content": text} for role, text in texts.items()]
     body: dict[str, Any] = {"model": model, "messages": messages}
     if not is_plain:
-        schema = {"name": "proposals", "strict": True, "schema": answer_schema(task.space, len(shown))}
+        wanted = source_schema() if source else answer_schema(task.space, len(shown))
+        schema = {"name": "proposals", "strict": True, "schema": wanted}
         body |= {"response_format": {"type": "json_schema", "json_schema": schema}}
-        body |= {"max_tokens": _MOST_TOKENS, "temperature": _TEMPERATURE, "seed": seed}
-    return Letter(body, tuple(genome.id for genome in genomes))
+        tokens = _MOST_SOURCE_TOKENS if source else _MOST_TOKENS
+        body |= {"max_tokens": tokens, "temperature": _TEMPERATURE, "seed": seed}
+    return Letter(body, tuple(genome.id for genome in editable))
 
 
 @cache
@@ -130,7 +157,8 @@ def _outcome(evaluation: Evaluation) -> dict[str, Any]:
 
 def _changes(best: Genome, other: Genome) -> dict[str, Value]:
     own = best.as_dict()
-    return {name: value for name, value in other.values if name not in own or own[name] != value}
+    edits = {"edits of its text": len(other.edits)} if other.edits else {}
+    return {name: value for name, value in other.values if name not in own or own[name] != value} | edits
 
 
 def _effects(told: Sequence[Evaluation]) -> list[dict[str, Any]]:
@@ -153,9 +181,21 @@ def answer_schema(space: SearchSpace, kernels: int) -> dict[str, Any]:
         kernel={"type": "string", "enum": [label(at) for at in range(kernels)]},
         edits={"type": "array", "minItems": 1, "maxItems": MOST_EDITS, "items": {"anyOf": edits}},
     )
-    return _object(
-        proposals={"type": "array", "minItems": PROPOSALS, "maxItems": PROPOSALS, "items": proposal}
+    return _answer(proposal, PROPOSALS)
+
+
+def source_schema() -> dict[str, Any]:
+    """The same where the text of the fastest kernel is edited."""
+    edit = _object(search={"type": "string", "minLength": 1}, replace={"type": "string"})
+    proposal = _object(
+        kernel={"type": "string", "enum": [label(0)]},
+        edits={"type": "array", "minItems": 1, "maxItems": MOST_EDITS, "items": edit},
     )
+    return _answer(proposal, SOURCE_PROPOSALS)
+
+
+def _answer(proposal: Mapping[str, Any], count: int) -> dict[str, Any]:
+    return _object(proposals={"type": "array", "minItems": count, "maxItems": count, "items": proposal})
 
 
 def _object(**properties: Any) -> dict[str, Any]:

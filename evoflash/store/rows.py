@@ -33,7 +33,7 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
-from evoflash.exchange import Exchange, GeneEdit
+from evoflash.exchange import Exchange, JudgedEdit
 from evoflash.operation import CompileKey
 from evoflash.problem import operation_in, parse_problem
 from evoflash.space import Genome
@@ -135,7 +135,7 @@ def _stamp(environment: Mapping[str, str]) -> dict[str, Any]:
 
 def genome_row(genome: Genome) -> dict[str, Any]:
     row = {"id": genome.id, "family": genome.family, "version": genome.version, "created": _now()}
-    return row | {"values_json": _json(genome.as_dict())}
+    return row | {"values_json": _json(genome.as_dict()), "edits_json": _json(genome.edits)}
 
 
 def lineage_row(run: Run, proposal: Proposal, position: int) -> dict[str, Any]:
@@ -267,7 +267,7 @@ def exchange_of(row: Row) -> Exchange:
             row,
             request=json.loads(row["request_json"]),
             shown=_tuple(row, "shown"),
-            edits=tuple(GeneEdit(**edit) for edit in _tuple(row, "edits")),
+            edits=tuple(JudgedEdit(**edit) for edit in _tuple(row, "edits")),
         )
     return exchange
 
@@ -305,7 +305,8 @@ def genome_of(genome_id: str, row: Row) -> Genome:
     """The genome of a row with its family, version and values; they must be those that the id was made of."""
     with reading("genomes", f"'{genome_id}'"):
         values = tuple(json.loads(row["values_json"]).items())  # in the stored order: ids depend on it
-        genome = Genome(row["family"], row["version"], values)
+        edits = tuple((before, after) for before, after in json.loads(row["edits_json"]))
+        genome = Genome(row["family"], row["version"], values, edits)
         if genome.id != genome_id:
             raise ValueError(f"its values are those of the genome {genome.id}")
     return genome

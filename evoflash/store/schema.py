@@ -10,7 +10,7 @@ from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
 from evoflash.evaluation import RunKey
 from evoflash.paths import DB, shipped_folder
 
-HEAD = "0007"  # the newest revision in db/versions
+HEAD = "0008"  # the newest revision in db/versions
 VERSION_TABLE = "evoflash_version"
 RUN_KEY = tuple(each.name for each in fields(RunKey))  # columns of runs
 
@@ -56,6 +56,7 @@ genomes = Table(
     metadata,
     Column("id", sa.String(16), primary_key=True),
     *(_text("family"), _integer("version"), _text("values_json"), _text("created")),
+    Column("edits_json", sa.Text, nullable=False, server_default="[]"),  # of its rendered text
 )
 runs = Table(
     "runs",

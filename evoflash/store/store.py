@@ -112,12 +112,14 @@ def _insert_children(
 
 # ---- reading
 
+_OF_GENOME = ("family", "version", "values_json", "edits_json")
+
 
 def load(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[tuple[int, Evaluation]]:
     """Candidates' evaluations with the ids of their runs, oldest first."""
     joined = schema.evaluations.join(schema.runs).join(schema.genomes, schema.genomes.c.id == _EVAL.genome_id)
-    beside = (_RUN.problem, _RUN.gpu, _RUN.basis, *(schema.genomes.c[name] for name in ("family", "version")))
-    query = sa.select(schema.evaluations, *beside, schema.genomes.c.values_json).select_from(joined)
+    beside = (_RUN.problem, _RUN.gpu, _RUN.basis, *(schema.genomes.c[name] for name in _OF_GENOME))
+    query = sa.select(schema.evaluations, *beside).select_from(joined)
     heads = list(connection.execute(query.where(*conditions).order_by(_EVAL.id)).mappings())
     ids = [row["id"] for row in heads]
     parts = [children(connection, table, ids) for table in (schema.builds, schema.verdicts, schema.timings)]

@@ -60,7 +60,11 @@ def effects(history: Iterable[Evaluation]) -> tuple[GeneEffect, ...]:
 
     Times are compared within a family, problem, GPU and basis. Duplicates are left out, and lower bounds.
     """
-    timed = [each for each in history if each.learnt_us and not each.duplicate_of and not each.is_censored]
+    timed = [
+        each
+        for each in history
+        if each.learnt_us and not (each.duplicate_of or each.is_censored or each.genome.edits)
+    ]
     logs = _centred_logs(timed)
     paired, lists = _paired_ratios(timed, logs), _by_value(timed, logs)
     found = []
@@ -144,7 +148,7 @@ def nogoods(history: Iterable[Evaluation]) -> tuple[Nogood, ...]:
     A pair is named only where neither of its values is a nogood alone. Chance alone would name one in a
     hundred searches at most.
     """
-    tried = [each for each in history if not each.duplicate_of]
+    tried = [each for each in history if not (each.duplicate_of or each.genome.edits)]
     failures, sizes = Counter[str](), Counter[str]()
     for each in tried:
         sizes[each.genome.family] += 1

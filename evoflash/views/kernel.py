@@ -1,6 +1,7 @@
 """Shows one kernel, two compared, the outcome of a search or a run's failures, as text. Changes nothing."""
 
 from collections.abc import Iterator, Sequence
+from difflib import ndiff
 
 from evoflash.app.best import BestKernel
 from evoflash.app.catalogue import problem_and_name
@@ -14,7 +15,7 @@ from evoflash.champions.evidence import archived_kernel, known_times, percent_of
 from evoflash.counters import KernelProfile
 from evoflash.errors import UsageError
 from evoflash.estimate_error import error_in_words
-from evoflash.evaluation import Basis, Build, Evaluation, Run, Timing, Verdict
+from evoflash.evaluation import JUDGED, Basis, Build, Evaluation, Run, Timing, Verdict
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.notices import db_words, is_verbose, say
@@ -29,18 +30,11 @@ _LEAST_TERM_US = 0.05  # a term of the model that would read 0.0 is left out
 
 def describe(kernel: KnownKernel) -> str:
     """Everything known, one block for each evaluation, and for what else there are some."""
-    counted = kernel.counters
-    blocks = [
-        "\n".join(
-            [
-                *_head(e),
-                *(counters_lines(counted, e.bound) if counted else ()),
-                *_checks(e.verdicts),
-                *_tail(e),
-            ]
-        )
-        for e in kernel.evaluations
-    ]
+    proposed = [f"proposed  by {origin.in_words}" for origin in kernel.origins]
+    guess = next((each.bound for each in kernel.evaluations if each.bound), "")
+    counted = counters_lines(kernel.counters, guess) if kernel.counters else []
+    more = [*proposed, *_edits(kernel.genome), *counted]
+    blocks = ["\n".join([*_head(e), *more, *_checks_of(e), *_tail(e)]) for e in kernel.evaluations]
     if not blocks and kernel.archived is not None:
         blocks = [
             "\n".join(_archived_lines(kernel.archived, "correct where it was measured, not checked here"))
@@ -51,7 +45,29 @@ def describe(kernel: KnownKernel) -> str:
 
 def brief(evaluation: Evaluation) -> str:
     """One kernel, its checks in one line."""
-    return "\n".join([*_head(evaluation), describe_checks(evaluation.verdicts), *_tail(evaluation)])
+    judged = _checks_of(evaluation) if JUDGED in evaluation.environment else []
+    checks = judged or [describe_checks(evaluation.verdicts)]
+    return "\n".join([*_head(evaluation), *checks, *_tail(evaluation)])
+
+
+def _edits(genome: Genome) -> list[str]:
+    """What was changed in the text of a genome, as lines that were there and that are there now."""
+    if not genome.edits:
+        return []
+    lines = [f"edited    the text of {genome.root.id}, whose values these are:"]
+    for before, after in genome.edits:
+        old, new = before.splitlines(), after.splitlines()
+        found = (line for line in ndiff(old, new) if line[0] in "+-")
+        lines += [f"          {line}".rstrip() for line in found]
+    return lines
+
+
+def _checks_of(evaluation: Evaluation) -> list[str]:
+    """The checks of a kernel; of an edited text what `evaluate`'s judge compared comes first."""
+    judged = evaluation.environment.get(JUDGED)
+    if judged and not evaluation.verdicts:
+        return [f"checked   {judged}"]
+    return [*([f"checked   {judged}"] if judged else []), *_checks(evaluation.verdicts)]
 
 
 def _checks(verdicts: Sequence[Verdict]) -> list[str]:
@@ -269,8 +285,8 @@ def _tail(evaluation: Evaluation) -> list[str]:
     if spent := seconds_by_rung(evaluation):
         lines.insert(0, f"spent     {', '.join(f'{rung} {s:.2f} s' for rung, s in spent.items())}")
     if evaluation.basis is Basis.ESTIMATED and evaluation.is_correct:
-        note = "checked by the emulator on small shapes; the time is a model's, not a measurement."
-        lines.insert(0, f"note      {note}")
+        time = "the time is a model's, not a measurement" if evaluation.score_us else "nothing has timed it"
+        lines.insert(0, f"note      checked by the emulator on small shapes; {time}.")
     return lines
 
 

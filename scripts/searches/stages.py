@@ -8,8 +8,10 @@ its own; a few functions are wrapped so that they note when they were called. On
 
 import argparse
 import functools
+import importlib
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -58,6 +60,19 @@ def leg(log: Path, arguments: list[str]) -> None:
 
         setattr(owner, name, wrapper)
 
+    def noted_until_done(owner: Any, name: str) -> None:
+        """As `noted`, of what returns a future: it took until that was done."""
+        function: Callable[..., Any] = getattr(owner, name)
+
+        @functools.wraps(function)
+        def wrapper(*given: Any, **named: Any) -> Any:
+            began_s = time.monotonic()
+            future = function(*given, **named)
+            future.add_done_callback(lambda _: note(name, began_s))
+            return future
+
+        setattr(owner, name, wrapper)
+
     add = Store.add
 
     def add_and_say(self: Store, run: Any, evaluation: Any, proposal: Any) -> None:
@@ -72,15 +87,20 @@ def leg(log: Path, arguments: list[str]) -> None:
     noted(MeasuredEvaluator, "__init__")
     noted(MeasuredEvaluator, "collect")
     noted(MeasuredEvaluator, "in_turns")
-    noted(finals_phase, "promoted")
-    for name in ("_screened", "_evaluate", "_finals"):
+    noted(finals_phase, "promote")
+    noted(importlib.import_module("evoflash.search"), "_fill")  # evoflash.search itself is a function
+    for name in ("_evaluate", "_finals"):
         noted(GpuWorker, name)
+    for owner, name in ((MeasuredEvaluator, "_preparing"), (GpuWorker, "screen"), (GpuWorker, "submit")):
+        noted_until_done(owner, name)
     Store.add = add_and_say  # type: ignore[method-assign]
     sys.argv = ["evoflash", *arguments]
     try:
         cli.main()
     finally:
-        note("ended", float(os.environ["STAGES_BEGAN_S"]))
+        mine, theirs = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        cpu_s = [round(each.ru_utime + each.ru_stime, 2) for each in (mine, theirs)]
+        note("ended", float(os.environ["STAGES_BEGAN_S"]), cpu_s=cpu_s)
 
 
 # ---- the measurement
@@ -136,14 +156,14 @@ def digest(notes: list[Row], began_s: float, sm: list[int]) -> Row:
         "evaluator made": _end(named, "__init__", began_s),
         "first outcome": round(ends[0], 2),
         "last outcome": round(last, 2),
-        "promoted": _end(named, "promoted", began_s),
+        "promoted": _end(named, "promote", began_s),
         "timed in turns": _end(named, "in_turns", began_s),
         "ended": _end(named, "ended", began_s),
     }
     proper = sm[int(_WARM_S) : int(last)]
     totals = {
         name.strip("_"): {"n": len(named[name]), "s": round(sum(n["took_s"] for n in named[name]), 2)}
-        for name in ("_screened", "_evaluate", "collect", "add")
+        for name in ("_fill", "_preparing", "screen", "submit", "_evaluate", "collect", "add")
         if name in named
     }
     return {
@@ -153,6 +173,7 @@ def digest(notes: list[Row], began_s: float, sm: list[int]) -> Row:
         "sm_busy": round(statistics.mean(proper), 1) if proper else None,
         "sm": sm,
         "totals": totals,
+        "cpu_s": dict(zip(("itself", "its processes"), named["ended"][0]["cpu_s"], strict=True)),
         "by_status": {status: spent_by(adds, status) for status in sorted({n["status"] for n in adds})},
         "outcome_ends": [round(end, 2) for end in ends],
         "statuses": [n["status"][:2] for n in adds],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evoflash.app.best import best
 from evoflash.app.known import known_kernel
 from evoflash.app.leaderboard import leaderboard
 from evoflash.app.report.collect import report
@@ -15,6 +16,7 @@ from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Statu
 from evoflash.exports.claims import claims, facts
 from evoflash.exports.exported import ExportRequest, with_evaluation
 from evoflash.kernels.family import load_family
+from evoflash.notices import heard_by
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
@@ -149,6 +151,27 @@ def test_an_export_of_an_archived_kernel_says_where_it_was_measured(database, tm
     words = "\n".join(text for _, text in facts(described))
     assert "checked and measured on NVIDIA H200, 2026-11-22, for the archive" in words
     assert "never" not in words
+
+
+@pytest.mark.parametrize("asks", [{}, {"problem": PROBLEM}, {"problem": PROBLEM, "run": "2"}])
+def test_a_kernel_measured_on_another_gpu_is_named_beside_an_estimate(tmp_path, asks) -> None:
+    path, (measured, estimated) = str(tmp_path / "evoflash.db"), near(2)
+    timing = Timing(PROBLEM, "final-cold", 900.0, 899.0, 901.0, 20)
+    slow = replace(
+        estimate(measured, 900.0), gpu="h100", basis=Basis.MEASURED, timings=(timing,), model_version=""
+    )
+    with open_store(path) as store:
+        for each in (slow, replace(estimate(estimated, 5.0), gpu="l4")):
+            key = RunKey(PROBLEM, each.gpu, each.basis, "surrogate", 0)
+            run = store.begin(key, gpu_hash="x", budget=5, argv=["search"], environment={})
+            store.add(run, each, Proposal(each.genome, "one_gene"))
+
+    said: list[str] = []
+    with heard_by(said.append):
+        found = best(path, **{"problem": None, "gpu": None, "archive": False, "argv": [], **asks})
+
+    assert found.genome == estimated
+    assert said[-1] == f"{measured.id} was measured for it on h100: --gpu h100 shows it."
 
 
 # ---- leaderboard

@@ -67,7 +67,7 @@ def checked(made, **more):
 )
 @pytest.mark.sample(2)
 def test_a_value_of_a_gene_runs_clean(family, gene, value):
-    key = replace(KEY, rows={16: 4, 24: 8, 32: 8, 48: 16, 64: 16}.get(value, 1) if gene == "unit_rows" else 1)
+    key = replace(KEY, rows={16: 4, 24: 4, 32: 8, 48: 16, 64: 16}.get(value, 1) if gene == "unit_rows" else 1)
     needs = NEEDS[family].get(f"{gene}={value}", NEEDS[family].get(gene, {}))
     made = candidate({**needs, gene: value}, key, family=family)
     assert made.genome.as_dict()[gene] == value, "the gene is not active here"

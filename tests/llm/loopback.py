@@ -116,6 +116,49 @@ def good(request: Asked, number: int, *, before: str = "") -> None:
     request.say(before + proposals(*made[4 * number : 4 * number + 8]))
 
 
+def source_of(said: str) -> str:
+    """The text of K1 in the user's message."""
+    return said.split("```cuda\n")[1].split("\n```")[0]
+
+
+def source_proposals(*edits: list[tuple[str, str]]) -> str:
+    """An answer with these edits of K1's text, each as its places."""
+    made = [
+        {"kernel": "K1", "edits": [{"search": old, "replace": new} for old, new in places]}
+        for places in edits
+    ]
+    return json.dumps({"proposals": made})
+
+
+def good_source(request: Asked, number: int) -> None:
+    """Two edits that are right: another depth of the main loop, and a sum begun in another order."""
+    text = source_of(request.said)
+    line = next(line for line in text.splitlines() if line.startswith("constexpr float kLn2"))
+    request.say(
+        source_proposals(
+            [
+                (line, f"{line}\nconstexpr int kTried = {number};"),
+                ("#pragma unroll 1\n", f"#pragma unroll {number + 2}\n"),
+            ],
+            [("quad_sum(float x) {\n  x +=", f"quad_sum(float x) {{\n  x += {number}.0f * 0.0f + ")],
+        )
+    )
+
+
+def some_lines(request: Asked, number: int) -> None:
+    """Edits of one and of two lines of a text, no repetition of one another, and one that is none."""
+    lines = source_of(request.said).splitlines()
+    places = [(line, f"{line} // {number}") for line in lines]
+    request.say(source_proposals(places[:1], places[1:3], [("no such line", "")]))
+
+
+def lines_that_are_none(request: Asked, number: int) -> None:
+    """Edits of a text that stand nowhere in it, of another kernel, and of no form."""
+    said = json.loads(source_proposals([("no such line", "x")], [("", "")]))
+    said["proposals"] += [{"kernel": "K2", "edits": [{"search": "line 1;", "replace": "x"}]}, {"text": "x"}]
+    request.say(json.dumps(said))
+
+
 def good_and_echo(request: Asked, number: int) -> None:
     """Good edits behind all that it was sent, headers too, and now and then a failure with the same."""
     sent = f"{request.path} {dict(request.headers.items())}".replace("{", "(").replace("}", ")")
@@ -213,6 +256,6 @@ USELESS = {
     each.__name__: each
     for each in (
         *(garbage, unknown_genes, bad_gateway, too_many, drip, header_drip, huge, injection, silence),
-        *(redirect, wrong_type, echo, bored),
+        *(redirect, wrong_type, echo, bored, lines_that_are_none),
     )
 }

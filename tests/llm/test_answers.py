@@ -1,12 +1,13 @@
 """Answers judged against a space: what is valid, and what each mistake is counted as. Nothing is repaired."""
 
 import json
+from functools import partial
 
 import pytest
 from strategy_cases import SPACE
 from tables import table_of_cases
 
-from evoflash.llm.answers import KINDS, MOST, edits_of
+from evoflash.llm.answers import KINDS, MOST, edits_of, gene_edit
 from tests.llm.loopback import proposals
 
 BEST = SPACE.genome({"warps": 4, "k_stages": 2, "rescale": "lazy"})
@@ -14,7 +15,8 @@ SHOWN = {"K1": BEST, "K2": SPACE.genome({"warps": 2})}
 
 
 def verdicts(answer: str, *, known=()) -> list[str]:
-    found = edits_of(answer, SHOWN, SPACE, lambda genome: genome in known)
+    judge = partial(gene_edit, shown=SHOWN, space=SPACE)
+    found = edits_of(answer, judge, lambda genome: genome in known)
     assert all((child is not None) == (edit.verdict == "valid") for edit, child in found)
     assert all(SPACE.is_valid(child) for _, child in found if child is not None)
     json.dumps([edit.genes for edit, _ in found])

@@ -1,7 +1,9 @@
 """A search with a language model beside its strategy: what it proposes, costs, earns, keeps and repeats."""
 
+import json
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from strategy_cases import SPACE, Notebook, Recorded, cut, score_us, spend
@@ -10,12 +12,18 @@ from evoflash.exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, VALID
 from evoflash.llm.correspondence import MOST_FAILURES, MOST_USELESS, Correspondence
 from evoflash.llm.endpoint import Endpoint
 from evoflash.llm.operator import WithLanguageModel, trials
-from evoflash.llm.prompt import KernelTask
+from evoflash.llm.prompt import KernelSource, KernelTask
 from evoflash.search import search
 from evoflash.strategies import make_strategy
 from tests.llm import loopback
 from tests.llm.loopback import USELESS
 
+SOURCE = KernelSource(
+    lambda genome: "".join(f"line {at};\n" for at in range(40)),
+    lambda genome: [{"entry": "tiles", "grid": (1, 1, 1)}],
+    lambda child, parent: None if child.edits[-1][0].startswith("line ") else ("does not apply", ""),
+    4000,
+)
 TASK = KernelTask("p", {"name": "g"}, 1.0, "Tiles.", SPACE, {"v_stages": "waits == 1"}, {"rows_fit": "?"})
 BUDGET = 120
 
@@ -35,13 +43,13 @@ class Patient(Recorded):
         return super().collect()
 
 
-def with_model(within="uniform", *, url="", earlier=(), kept=0, told_before=0, budget=BUDGET):
+def with_model(within="uniform", *, url="", earlier=(), kept=0, told_before=0, budget=BUDGET, source=None):
     found = []
     where = Endpoint("m", url, "the-key-0123456789") if url else None
     letters = Correspondence(where, earlier=earlier, kept=kept, keep=found.append)
     strategy = WithLanguageModel(
         make_strategy(within, SPACE, seed=3),
-        {"tiles": TASK},
+        {"tiles": replace(TASK, source=source)},
         letters,
         model="m",
         preset="full",
@@ -86,11 +94,41 @@ def test_edits_and_as_many_random_ones_of_the_same_size_are_proposed_and_the_exc
     assert all(0 <= each.asked_at <= each.taken_at for each in kept)
 
 
+def test_edits_of_a_text_are_proposed_with_random_genes_beside_and_the_strategy_never_hears_of_them() -> None:
+    with loopback.loopback(loopback.some_lines) as server:
+        strategy, letters, kept = with_model("evolution", url=server.url, source=SOURCE)
+        told, tell = [], strategy._within.tell
+        strategy._within.tell = lambda *outcome: (told.append(outcome[0].genome), tell(*outcome))
+        _, notebook = run(strategy, letters)
+        prompts = [json.loads(body)["messages"][1]["content"] for _, _, body in server.requests]
+    made = of_pairs(notebook)
+    assert made[MODEL_EDIT] >= 2
+    assert made[RANDOM_EDIT] == made[MODEL_EDIT]
+    genomes = {each.genome.id: each.genome for each in notebook.proposals}
+    of_model = [each for each in notebook.proposals if each.operator == MODEL_EDIT]
+    of_chance = [each for each in notebook.proposals if each.operator == RANDOM_EDIT]
+    for edit, control in zip(of_model, of_chance, strict=True):
+        (parent,) = (genomes[each] for each in edit.parents)
+        assert edit.genome.edits[: len(parent.edits)] == parent.edits
+        assert edit.genome.root == parent.root
+        assert control.parents == edit.parents
+        changed = set(control.genome.values) - set(parent.values)
+        assert len(changed) >= 1
+        assert not control.genome.edits
+    assert not any(genome.edits for genome in told)
+    assert all("```cuda\nline 0;" in said for said in prompts)
+    assert "Genes of this kernel family" not in prompts[0]
+    strategy, letters, _ = with_model("evolution", earlier=kept, source=SOURCE)
+    _, repeated = run(strategy, letters)
+    assert repeated.proposals == notebook.proposals
+
+
 @pytest.mark.parametrize("name", USELESS)
-def test_with_a_useless_endpoint_the_search_is_what_it_is_without_one(name: str) -> None:
+@pytest.mark.parametrize("source", [None, SOURCE], ids=["genes", "source"])
+def test_with_a_useless_endpoint_the_search_is_what_it_is_without_one(name: str, source) -> None:
     alone = spend(make_strategy("uniform", SPACE, seed=3), BUDGET, ahead=3)
     with loopback.loopback(USELESS[name]) as server:
-        strategy, letters, kept = with_model(url=server.url)
+        strategy, letters, kept = with_model(url=server.url, source=source)
         _, notebook = run(strategy, letters, most_s=0.1)
         asked = len(server.requests)
     assert notebook.proposals == alone.proposals

@@ -4,9 +4,17 @@ import pytest
 from on_gpu import planted
 
 from evoflash.evaluation import Rung, Status
-from evoflash.gpu.launcher import present_gpu
+from evoflash.gpu.launcher import LoadedKernel, present_gpu
+from evoflash.gpu.process import cache
 from evoflash.gpu.process.finals import FinalTask
+from evoflash.gpu.process.judged_replays import judge_replay
+from evoflash.gpu.timing.benchmark import Bench, KernelContender, measure
+from evoflash.gpu.timing.protocols import SHORT
+from evoflash.kernels.family import load_family
+from evoflash.kernels.nvrtc import compile_candidate
+from evoflash.kernels.renderer import render
 from evoflash.operations.attention.workload import NAMED, AttentionWorkload
+from evoflash.problem import parse_problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 
@@ -51,6 +59,28 @@ def test_a_kernel_that_is_wrong_only_while_timed_is_found_out(worker, spec, cubi
     print("\n", outcome.reason)
     assert outcome.status is Status.CORRECTNESS
     assert "after timing" in outcome.reason
+
+
+def test_a_kernel_is_as_fast_as_it_was_timed_where_unseen_lengths_are_longer(spec):
+    problem = parse_problem("b=16,h=16,hkv=4,sq=1,skv=65536,d=128,page=16,lengths=one_long")
+    (workload,), (key,) = problem.workloads, problem.compile_keys(spec.arch)
+    unseen = cache.inputs(workload, "normal-after", 5)
+    lengths = getattr(unseen, "inputs", unseen).tensors["LENGTHS"]
+    assert lengths.sum() > 3 * sum(workload.keys)
+    family = load_family("decode_mma")
+    genome = family.seeds_for(problem, family.space((key,), spec), spec)[0]
+    build = compile_candidate(render(genome, key, spec))
+    bench = Bench(workload, spec=spec, seed=5)
+    assert len(bench.arenas) == 1, "what is judged has the unseen inputs alone"
+    contender = KernelContender(
+        "seed", LoadedKernel(build.cubin_path, family.launches(genome, workload, spec))
+    )
+
+    timing, _ = measure(contender, bench, bench.protocols[0], rule=SHORT)
+
+    show([timing])
+    verdict = judge_replay(contender, bench, seed=5, timed_us=timing.median_us)
+    assert verdict.passed, verdict.reason
 
 
 def test_a_long_workload_is_ranked_by_boost_windows_alone(worker, spec, cubins):

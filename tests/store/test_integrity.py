@@ -13,6 +13,7 @@ from evoflash.cli.program import commands, groups
 from evoflash.errors import StoreError
 from evoflash.store.database import open_database
 from evoflash.store.integrity import Health, check_database
+from evoflash.store.schema import HEAD
 from evoflash.store.store import open_store
 from tests.store.test_store import begin, evaluation_of, genome_of, put
 
@@ -49,7 +50,7 @@ def damage(path: Path, *statements: str) -> None:
 def test_a_database_as_evoflash_left_it_has_nothing_wrong_with_it(path: Path) -> None:
     found = health(path)
     assert found.findings == ()
-    assert (found.revision, found.rows["genomes"], found.rows["runs"]) == ("0007", 2, 1)
+    assert (found.revision, found.rows["genomes"], found.rows["runs"]) == (HEAD, 2, 1)
 
 
 DAMAGES = {

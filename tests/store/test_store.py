@@ -41,12 +41,12 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
-from evoflash.exchange import Exchange, GeneEdit
+from evoflash.exchange import MODEL_EDIT, Exchange, JudgedEdit
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import DB
 from evoflash.space import Genome
 from evoflash.store import database, schema
-from evoflash.store.exchanges import keep_exchange, read_exchanges
+from evoflash.store.exchanges import keep_exchange, read_exchanges, read_origins
 from evoflash.store.integrity import check_database
 from evoflash.store.profiles import keep_profile, newest_run_with, read_profile
 from evoflash.store.run_edits import delete
@@ -617,7 +617,10 @@ def test_a_database_made_by_revision_0005_goes_on_and_keeps_exchanges_and_hardwa
     with open_store(str(restored(path, FIXTURES / "store_0005.sql.xz"))) as store:
         (run,) = store.runs()
         assert (run.key.llm, run.start.llm_trials, len(store.history(run))) == ("", 0, 2)
-        edits = (GeneEdit("0" * 16, {"a": "\ud800\0"}, "unknown gene", "a"), GeneEdit("", {}, "malformed"))
+        edits = (
+            JudgedEdit("0" * 16, {"a": "\ud800\0"}, "unknown gene", "a"),
+            JudgedEdit("", {}, "malformed"),
+        )
         kept = Exchange("m", 8, 9, "answered", {"model": "m"}, ("0" * 16,), "{}", 1.5, 0.25, edits)
         for status in ("answered", "HTTP 502"):
             keep_exchange(store.database, run, replace(kept, status=status))
@@ -637,6 +640,27 @@ def test_a_database_made_by_revision_0005_goes_on_and_keeps_exchanges_and_hardwa
         assert delete(store.database, run) == 2
         for table in ("exchanges", "profiles"):
             assert store.query(f"SELECT count(*) FROM {table}", {})[1] == [(0,)]
+
+
+def test_a_database_made_by_revision_0006_goes_on_and_keeps_kernels_whose_text_was_edited(path: Path) -> None:
+    with open_store(str(restored(path, FIXTURES / "store_0006.sql.xz"))) as store:
+        (run,) = store.runs()
+        (_, first), (_, failed) = store.history(run)
+        assert (first.genome.edits, first.score_us, failed.score_us) == ((), 12.5, None)
+        child = replace(first.genome, edits=(("a\n", 'b "\\\u00e9'), ("b", "")))
+        edit = JudgedEdit(first.genome.id, {}, "valid", child=child.id)
+        (kept,) = read_exchanges(store.database, run)
+        keep_exchange(store.database, run, replace(kept, edits=(edit,)))
+        made = replace(first, genome=child, score_us=11.0, timings=(timing_of(11.0),))
+        store.add(run, made, Proposal(child, MODEL_EDIT, (first.genome.id,)))
+        assert store.history(run)[-1][0].genome == child
+        assert store.best_of(run).genome == child
+        assert check_database(store.database).findings == ()
+        (origin,) = read_origins(store, child.id)
+        assert (origin.llm, origin.request) == ("m:full", 2)
+        assert read_origins(store, first.genome.id) == ()
+        board = store.query("SELECT genome_id, llm, llm_request FROM leaderboard ORDER BY rank", {})[1]
+        assert board == [(child.id, "m:full", 2), (first.genome.id, None, None)]
 
 
 NEAR = "b=1,h=8,hkv=8,sq=1024,skv=1024,d=64,dtype=fp16"

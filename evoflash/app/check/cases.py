@@ -38,7 +38,8 @@ class WorkloadCase:
 
     workload: Workload
     launches: tuple[LaunchConfig, ...]
-    is_crowded: bool = False  # on a GPU with a single SM: persistent blocks take several tiles each
+    sms: int = 0  # of a small GPU, where persistent blocks take several tiles each; 0: the GPU that is meant
+    is_deterministic: bool = False  # two calls on one input give the same to the bit, by promise
 
 
 @dataclass(frozen=True, slots=True)

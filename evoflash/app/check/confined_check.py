@@ -1,15 +1,15 @@
 """Which runs of somebody else's kernel are made in a sandbox, and which once more. Judges nothing."""
 
-import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evoflash.app.check.cases import WorkloadCase
-from evoflash.app.check.confined_runs import ConfinedRuns, ToRun
-from evoflash.app.check.one_run import OneRun, lines_to_watch, with_callers
+from evoflash.app.check.confined_runs import ConfinedRuns
+from evoflash.app.check.one_run import OneRun, ToRun, lines_to_watch, with_callers
 from evoflash.kernels import gxx
+from evoflash.operation import Workload
 from evoflash.sandbox.boundary import Boundary, found_boundary
 
 _MOST_PROCESSES = 4
@@ -25,7 +25,7 @@ class Confinement:
     boundary: Boundary
     seconds: float
     memory_bytes: int = _MEMORY_BYTES
-    is_brief: bool = False  # each case once, no further after runs that failed, and nobody asks for callers
+    is_brief: bool = False  # little beside the planned runs, none after some that failed, no callers
 
 
 def confinement_for(*, is_foreign: bool, is_unsafe: bool = False) -> Confinement | None:
@@ -33,20 +33,23 @@ def confinement_for(*, is_foreign: bool, is_unsafe: bool = False) -> Confinement
     return Confinement(found_boundary(is_unsafe=is_unsafe), _MOST_S) if is_foreign else None
 
 
-def run_whole(confined: ConfinedRuns, library: Path, to_run: Sequence[ToRun], *, text: str) -> list[OneRun]:
+def run_whole(confined: ConfinedRuns, to_run: Sequence[ToRun], *, text: str, name: str) -> list[OneRun]:
     """The runs that were made; those whose reports have a second place tell its callers, too."""
     processes = processes_for(to_run)
-    with confined.workers(library, processes) as workers:
+    with confined.workers(processes) as workers:
         ran = workers.run_all(to_run)
     watched = {at: lines_to_watch(one.ending.value) for at, one in enumerate(ran) if one.ending.value}
     again = [at for at, lines in watched.items() if lines]
     if not again:
         return ran
-    telling = gxx.build(
-        text, name=library.stem, tells_callers=True, sees_all=True, boundary=confined.boundary
-    )
-    asked = [(ran[at].case, replace(ran[at].run, watched=watched[at]), ran[at].inputs) for at in again]
-    with confined.workers(telling, min(processes, len(again))) as workers:
+
+    def telling(small_text: str) -> Path:
+        return gxx.build(
+            small_text or text, name=name, tells_callers=True, sees_all=True, boundary=confined.boundary
+        )
+
+    asked = [replace(ran[at].made, run=replace(ran[at].run, watched=watched[at])) for at in again]
+    with replace(confined, library_of=telling).workers(min(processes, len(again))) as workers:
         told = workers.run_all(asked)
     for at, second in zip(again, told, strict=False):  # fewer where time ran out
         first = ran[at].ending
@@ -62,33 +65,27 @@ _HEAVY = {"mma": 32, "wgmma_macs": 1, "wgmma": 0}  # counted once for a warp or 
 
 
 def run_briefly(
-    confined: ConfinedRuns, library: Path, to_run: Sequence[ToRun]
+    confined: ConfinedRuns, to_run: Sequence[ToRun], again: Sequence[tuple[WorkloadCase, ToRun]]
 ) -> tuple[list[OneRun], list[ToRun]]:
-    """The runs that were made, and those that were meant to be.
-
-    Every case has one run, in turns by the first and the second way of its plan; a case that costs little has
-    all of them. What a run costs is counted, not timed, so that the same are made each time.
+    """The runs that were made, and those that were meant to be: all of the first list, and of the second,
+    which are on its workloads once more, those that cost little. What a run costs is counted, not timed, so
+    that the same are made each time.
     """
-    of_case = [list(runs) for _, runs in itertools.groupby(to_run, key=lambda one: id(one[0]))]
-    once, again = list[ToRun](), list[list[ToRun]]()
-    for at, runs in enumerate(of_case):
-        is_alone = isinstance(runs[0][0], WorkloadCase)
-        chosen = [runs[(at + 1) % 2 % len(runs)]] if is_alone else runs
-        once += chosen
-        again.append([run for run in runs if run not in chosen])
-    with confined.workers(library, processes_for(to_run)) as workers:
-        ran = workers.run_all(once, is_brief=True)
-        if len(ran) < len(once):
-            return ran, once
-        left = _MOST_REPEATED
-        costs = {id(one.case): _work(one) for one in ran}
-        cheap = list[ToRun]()
-        for runs in sorted(filter(None, again), key=lambda runs: costs[id(runs[0][0])]):
-            left -= len(runs) * costs[id(runs[0][0])]
-            cheap += runs if left >= 0 else ()
+    with confined.workers(processes_for(to_run)) as workers:
+        ran = workers.run_all(to_run, is_brief=True)
+        if len(ran) < len(to_run):
+            return ran, [*to_run]
+        costs: dict[Workload, int] = {}
+        for one in ran:
+            if isinstance(one.case, WorkloadCase):
+                costs[one.case.workload] = max(costs.get(one.case.workload, 0), _work(one))
+        left, cheap = _MOST_REPEATED, list[ToRun]()
+        asked = [(costs[case.workload], each) for case, each in again]
+        for cost, each in sorted(asked, key=lambda it: it[0]):
+            left -= cost
+            cheap += [each] if left >= 0 else ()
         ran += workers.run_all(cheap, is_brief=True)
-    place = {id(runs[0][0]): at for at, runs in enumerate(of_case)}
-    return sorted(ran, key=lambda one: place[id(one.case)]), [*once, *cheap]
+    return ran, [*to_run, *cheap]
 
 
 def _work(one: OneRun) -> int:

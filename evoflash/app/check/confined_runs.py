@@ -27,7 +27,7 @@ from evoflash.app.check import confined_worker
 from evoflash.app.check.cases import Case, OutputArray, OwnCase, WorkloadCase
 from evoflash.app.check.confined_worker import HEAD, ConfinedRequest, outputs_of
 from evoflash.app.check.findings import KINDS
-from evoflash.app.check.one_run import CaseRun, OneRun, crowding
+from evoflash.app.check.one_run import CaseRun, OneRun, ToRun, crowding
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
 from evoflash.errors import SandboxError, UsageError
@@ -42,8 +42,8 @@ from evoflash.sandbox.boundary import Boundary
 from evoflash.sandbox.process import ConfinedProcess
 from evoflash.validation.cases import draw_case
 
-ToRun = tuple[Case, EmulatorRun, str]
-JudgedRun = Callable[[WorkloadCase, ExpectedOutputs, TestInput, Sequence[Emulation], Output], CaseRun]
+Call = tuple[Sequence[Emulation], Output]
+JudgedCalls = Callable[[WorkloadCase, Sequence[tuple[TestInput, ExpectedOutputs]], Sequence[Call]], CaseRun]
 
 _FRAME = struct.Struct("<qQ")  # a run's exit code, and how many bytes it answers
 _MOST_ANSWER = 1 << 30
@@ -58,18 +58,21 @@ class _NoAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConfinedRuns:
-    """How runs are made: inside of what, until when (of time.monotonic()), and who judges an output."""
+    """How runs are made: inside of what, until when (of time.monotonic()), and who judges outputs.
+
+    `library_of` has the library of a text.
+    """
 
     boundary: Boundary
     deadline_s: float
-    judged_run: JudgedRun
+    judged_calls: JudgedCalls
     memory_bytes: int
+    library_of: Callable[[str], Path]
 
     @contextmanager
-    def workers(self, library: Path, processes: int) -> "Iterator[ConfinedWorkers]":
+    def workers(self, processes: int) -> "Iterator[ConfinedWorkers]":
         """So many processes in the sandbox, which are gone when the block ends."""
-        made = [_Worker(self, library) for _ in range(processes)]
-        pool = ConfinedWorkers(self, library, made)
+        pool = ConfinedWorkers(self, [_Worker(self) for _ in range(processes)])
         try:
             yield pool
         finally:
@@ -79,10 +82,9 @@ class ConfinedRuns:
 
 @dataclass(slots=True)
 class ConfinedWorkers:
-    """Processes in the sandbox that have a kernel's library."""
+    """Processes in the sandbox."""
 
     runs: ConfinedRuns
-    library: Path
     workers: "list[_Worker]"
     failed: int = 0  # runs
 
@@ -118,14 +120,13 @@ class ConfinedWorkers:
     ) -> None:
         while True:
             try:
-                at, (case, run, inputs) = waiting.popleft()
+                at, to_run = waiting.popleft()
             except IndexError:
                 return
             if not self.workers[which].is_alive:
                 self.workers[which].close()
-                self.workers[which] = _Worker(self.runs, self.library)
-            ending = self.workers[which].make(case, run, inputs)
-            ran[at] = OneRun(case, run, inputs, ending)
+                self.workers[which] = _Worker(self.runs)
+            ran[at] = OneRun(to_run, self.workers[which].make(to_run))
             self.failed += not ran[at].is_right
             if ran[at].is_endless or (is_brief and self.failed >= MOST_FAILED):
                 waiting.clear()
@@ -134,34 +135,40 @@ class ConfinedWorkers:
 class _Worker:
     """A process in the sandbox, and the folder that is its own."""
 
-    def __init__(self, runs: ConfinedRuns, library: Path) -> None:
+    def __init__(self, runs: ConfinedRuns) -> None:
         self._runs, self.is_alive = runs, True
         self._folder = tempfile.TemporaryDirectory(prefix="evoflash-")
         self._own = Path(self._folder.name)
-        scratch, shown = self._own / "tmp", self._own / "kernel"
+        scratch, self._shown = self._own / "tmp", self._own / "kernel"
         scratch.mkdir()
-        shown.mkdir()
+        self._shown.mkdir()
         os.chmod(scratch, 0o777)  # whoever it is inside
         os.chmod(self._own, 0o755)
-        self._library = shown / library.name
-        shutil.copyfile(library, self._library)
         runtime = gxx.runtime()
         self._process = ConfinedProcess(
             runs.boundary,
             [sys.executable, "-s", "-m", confined_worker.__name__, str(cache_dir())],
-            read=(shown, runtime.parent, made_headers(), TEMPLATES),  # an operation reads its struct there
+            read=(
+                self._shown,
+                runtime.parent,
+                made_headers(),
+                TEMPLATES,
+            ),  # an operation reads its struct there
             write=scratch,
             memory_bytes=runs.memory_bytes,
         )
         self._begun_s = time.monotonic()
 
-    def make(self, case: Case, run: EmulatorRun, inputs_name: str) -> Ending[CaseRun]:
+    def make(self, to_run: ToRun) -> Ending[CaseRun]:
         """One run; a process that dies in it is not used again."""
-        limit_s = len(case.launches) * run.cpu_limit_s
-        inputs = expected = None
+        case, run = to_run.case, to_run.run
+        limit_s = len(run.seeds) * len(case.launches) * run.cpu_limit_s
+        drawn = list[tuple[TestInput, ExpectedOutputs]]()
         if isinstance(case, WorkloadCase):
-            inputs, expected = draw_case(case.workload, inputs_name, run.seed)
-        request = pickle.dumps(ConfinedRequest(self._library, case, run, inputs, limit_s))
+            made = {seed: draw_case(case.workload, to_run.inputs, seed) for seed in set(run.seeds)}
+            drawn = [made[seed] for seed in run.seeds]
+        inputs, library = tuple(inputs for inputs, _ in drawn), self._library(to_run.text)
+        request = pickle.dumps(ConfinedRequest(library, case, run, inputs, limit_s))
         now = time.monotonic()
         deadline_s = min(now + limit_s * crowding() + _START_S, max(self._runs.deadline_s, now))
         self._process.send(len(request).to_bytes(8, "little") + request)
@@ -175,9 +182,18 @@ class _Worker:
         if code != 0:
             return _death(code)
         try:
-            return Ending(self._read(answer, case, run, inputs, expected))
+            return Ending(self._read(answer, case, run, drawn))
         except _NoAnswerError as error:
             return Ending(None, Status.RUNTIME, f"what the kernel's process answers is no run: {error}")
+
+    def _library(self, text: str) -> Path:
+        """Where the process finds the library of a text."""
+        made = self._runs.library_of(text)
+        shown = self._shown / made.parent.name / made.name
+        if not shown.exists():
+            shown.parent.mkdir()
+            shutil.copyfile(made, shown)
+        return shown
 
     def _ending_of_loss(self, deadline_s: float) -> Ending[CaseRun]:
         self.is_alive = False
@@ -199,23 +215,21 @@ class _Worker:
         answer: bytes,
         case: Case,
         run: EmulatorRun,
-        inputs: TestInput | None,
-        expected: ExpectedOutputs | None,
+        drawn: Sequence[tuple[TestInput, ExpectedOutputs]],
     ) -> CaseRun:
         head, body = _parts(answer)
         if isinstance(error := head.get("error"), str):
             raise UsageError(error[:500])
         try:
-            emulations = [_emulation(each) for each in head["emulations"]]
-            told = head["outputs"]
+            calls = [[_emulation(each) for each in call] for call in head["calls"]]
             if isinstance(case, OwnCase):
-                return _own_run(case, emulations, told, body)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+                return _own_run(case, calls[0], head["outputs"], body)
+            if not 0 < len(calls) <= len(drawn):
+                raise _NoAnswerError(f"it has {len(calls)} calls")
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise _NoAnswerError(f"{type(error).__name__} in its head") from None
-        assert inputs is not None, "they were drawn"
-        assert expected is not None, "it was computed"
-        output = _output(case, run, body)
-        return self._runs.judged_run(case, expected, inputs, emulations, output)
+        outputs = _outputs(case, run, body, len(calls))
+        return self._runs.judged_calls(case, drawn[: len(calls)], list(zip(calls, outputs, strict=True)))
 
     def close(self) -> None:
         self._process.close()
@@ -270,15 +284,18 @@ def _report(told: dict[str, Any]) -> EmulatorReport:
     )
 
 
-def _output(case: WorkloadCase, run: EmulatorRun, body: memoryview) -> Output:
+def _outputs(case: WorkloadCase, run: EmulatorRun, body: memoryview, calls: int) -> list[Output]:
+    """Of each call."""
     specs = {spec.name: spec for spec in operation_of(case.workload).tensors(case.workload)}
-    arrays, at = {}, 0
-    for name in outputs_of(case, run):
-        array, at = _array(body, at, specs[name].shape, ARRAY_TYPES[specs[name].dtype])
-        arrays[name] = array
+    outputs, at = list[Output](), 0
+    for _ in range(calls):
+        arrays = {}
+        for name in outputs_of(case, run):
+            arrays[name], at = _array(body, at, specs[name].shape, ARRAY_TYPES[specs[name].dtype])
+        outputs.append(Output(arrays))
     if at != len(body):
         raise _NoAnswerError("its arrays do not have the sizes of the outputs")
-    return Output(arrays)
+    return outputs
 
 
 def _array(body: memoryview, at: int, shape: tuple[int, ...], kind: Any) -> tuple[Any, int]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from evoflash.app.check.cases import Case, WorkloadCase, launch_own
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.call import EmulatorRun, run_call
+from evoflash.emulator.call import EmulatorRun, run_calls
 from evoflash.emulator.code_lines import ask_addr2line, ask_instead
 from evoflash.errors import EvoflashError
 from evoflash.operation import TestInput, operation_of
@@ -39,12 +39,14 @@ _GRACE_S = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConfinedRequest:
-    """One run of one case; `inputs` are a workload's, None where the kernel has arguments of its own."""
+    """One run of one case; `inputs` are a workload's, of each call; none where the kernel has arguments of
+    its own.
+    """
 
     library: Path
     case: Case
     run: EmulatorRun
-    inputs: TestInput | None
+    inputs: tuple[TestInput, ...]
     cpu_limit_s: float
 
 
@@ -55,14 +57,14 @@ def _answer(request: ConfinedRequest) -> tuple[dict[str, Any], list[bytes]]:
         outputs = [
             {"name": each.name, "poisoned": each.poisoned, "is_changed": each.is_changed} for each in written
         ]
-        return _head([emulation], outputs), [np.ascontiguousarray(each.values).tobytes() for each in written]
-    assert request.inputs is not None, "a workload has inputs"
+        arrays = [np.ascontiguousarray(each.values).tobytes() for each in written]
+        return _head([[emulation]], outputs), arrays
     # Who would begin early waits for a kernel that is compiled here, and there is no compiler.
     launches = tuple(replace(launch, dependent=False) for launch in case.launches)
-    emulations, output = run_call(request.library, launches, case.workload, request.inputs, request.run)
+    called = run_calls(request.library, launches, case.workload, request.inputs, request.run)
     names = outputs_of(case, request.run)
-    arrays = [np.ascontiguousarray(output.tensors[name]).tobytes() for name in names]
-    return _head(emulations, [{"name": name} for name in names]), arrays
+    arrays = [np.ascontiguousarray(output.tensors[name]).tobytes() for _, output in called for name in names]
+    return _head([emulations for emulations, _ in called], [{"name": name} for name in names]), arrays
 
 
 def outputs_of(case: WorkloadCase, run: EmulatorRun) -> tuple[str, ...]:
@@ -71,8 +73,10 @@ def outputs_of(case: WorkloadCase, run: EmulatorRun) -> tuple[str, ...]:
     return tuple(spec.name for spec in specs if spec.role != "input" and spec.name not in run.without)
 
 
-def _head(emulations: Sequence[emulator.Emulation], outputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"emulations": [asdict(each) for each in emulations], "outputs": list(outputs)}
+def _head(
+    calls: Sequence[Sequence[emulator.Emulation]], outputs: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    return {"calls": [[asdict(each) for each in call] for call in calls], "outputs": list(outputs)}
 
 
 def _run_here(request: ConfinedRequest, pipe: int, asks: IO[str], told: IO[str]) -> None:

@@ -12,6 +12,16 @@ from evoflash.evaluation import Status
 from evoflash.isolation import Ending
 
 
+@dataclass(frozen=True, slots=True)
+class ToRun:
+    """One run of one case that is to be made, with inputs of that name."""
+
+    case: Case
+    run: EmulatorRun
+    inputs: str
+    text: str = ""  # of the kernel with smaller constants; "": as it is
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CaseRun:
     """What one run of one case brought."""
@@ -49,12 +59,23 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneRun:
-    """One run of one case, and how it ended."""
+    """A run that was made, and how it ended."""
 
-    case: Case
-    run: EmulatorRun
-    inputs: str  # the name of their kind
+    made: ToRun
     ending: Ending[CaseRun]
+
+    @property
+    def case(self) -> Case:
+        return self.made.case
+
+    @property
+    def run(self) -> EmulatorRun:
+        return self.made.run
+
+    @property
+    def inputs(self) -> str:
+        """The name of their kind."""
+        return self.made.inputs
 
     @property
     def outputs(self) -> tuple[OutputArray, ...]:
@@ -91,7 +112,8 @@ def crowding() -> float:
 
 def name_of(case: Case) -> str:
     if isinstance(case, WorkloadCase):
-        return str(case.workload) + (", on one SM" if case.is_crowded else "")
+        few = "" if not case.sms else ", on one SM" if case.sms == 1 else f", on {case.sms} SMs"
+        return str(case.workload) + few
     return f"grid {case.launch.grid}, block {case.launch.block}".replace(" ", "")
 
 

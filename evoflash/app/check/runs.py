@@ -26,7 +26,7 @@ from evoflash.app.check.cases import (
     no_numbers,
 )
 from evoflash.app.check.confined_check import Confinement, processes_for, run_briefly, run_whole
-from evoflash.app.check.confined_runs import MOST_FAILED, ConfinedRuns, ToRun
+from evoflash.app.check.confined_runs import MOST_FAILED, ConfinedRuns
 from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
 from evoflash.app.check.lint import beyond_in, unseen_in
@@ -34,6 +34,7 @@ from evoflash.app.check.one_run import (
     CaseRun,
     OneRun,
     RunRecord,
+    ToRun,
     crowding,
     lines_to_watch,
     name_of,
@@ -42,7 +43,7 @@ from evoflash.app.check.one_run import (
 from evoflash.app.check.subject import KernelUnderTest
 from evoflash.emulator.call import EmulatorRun, run_call
 from evoflash.emulator.launch import Emulation, Site
-from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s
+from evoflash.emulator.preflight import CPU_LIMIT_S, change_of_calls, cpu_limit_s, run_of
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Build, Candidate, Status, Verdict
 from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
@@ -102,6 +103,25 @@ def judged_run(
     verdict = check_one_by_one(plan, lambda _: output)
     wrong = () if verdict.passed else _wrong(case, expected, verdict, output)
     return replace(_ran(emulations, wrong=wrong, is_judged=True), rel_l2=verdict.rel_l2)
+
+
+def judged_calls(
+    case: WorkloadCase,
+    drawn: Sequence[tuple[TestInput, ExpectedOutputs]],
+    called: Sequence[tuple[Sequence[Emulation], Output]],
+) -> CaseRun:
+    """Calls one after the other in one memory: the first that is wrong, or what they are together."""
+    made = [
+        judged_run(case, expected, inputs, emulations, output)
+        for (inputs, expected), (emulations, output) in zip(drawn, called, strict=True)
+    ]
+    bad = next((run for run in made if run.reports or run.wrong), None)
+    if bad or len(called) == 1:
+        return bad or made[0]
+    deterministic = case.is_deterministic
+    if reason := change_of_calls(called, case.workload, is_deterministic=deterministic):
+        return replace(made[-1], wrong=(f"the result is wrong: {reason}",))
+    return made[-1]
 
 
 def _wrong(
@@ -308,16 +328,26 @@ def check_kernel(
         path = subject.path or Path(f"{subject.name}.cu")
         return CheckReport(subject, path, (), (*unseen, *refused), None, subject.notes, NOTHING)
     build, compiled, notes = _compile(subject, is_foreign=confinement is not None)
-    to_run = _to_run(subject, build, runs=runs, seed=seed)
     if confinement is None:
+        to_run = _to_run(subject, build, runs=runs, seed=seed)
         ran = _run_all(library, to_run)
     else:
+
+        def library_of(text: str) -> Path:
+            if not text:
+                return library
+            return gxx.build(text, name=subject.name, sees_all=True, boundary=boundary)
+
         deadline_s = begun_s + confinement.seconds
-        confined = ConfinedRuns(confinement.boundary, deadline_s, judged_run, confinement.memory_bytes)
+        confined = ConfinedRuns(
+            confinement.boundary, deadline_s, judged_calls, confinement.memory_bytes, library_of
+        )
+        planned = _planned_runs(subject, build, seed=seed)
         if confinement.is_brief:
-            ran, to_run = run_briefly(confined, library, to_run)
+            ran, to_run = run_briefly(confined, *_few_runs(subject, build, planned, seed=seed))
         else:
-            ran = run_whole(confined, library, to_run, text=subject.source)
+            to_run = [*planned, *_to_run(subject, build, runs=runs, seed=seed)]
+            ran = run_whole(confined, to_run, text=subject.source, name=subject.name)
     if len(ran) < len(to_run):
         why = "after one that does not end" if any(one.is_endless for one in ran) else "for want of time"
         why = "after those that failed" if sum(not one.is_right for one in ran) >= MOST_FAILED else why
@@ -350,8 +380,35 @@ def _to_run(subject: KernelUnderTest, build: Build | None, *, runs: int, seed: i
         for run, inputs in plan(times, seed=seed, registers=registers, workload=workload, at_kind=at * runs):
             if isinstance(case, WorkloadCase):
                 run = replace(run, cpu_limit_s=cpu_limit_s(case.launches, case.workload))
-            to_run.append((case, run, inputs))
+            to_run.append(ToRun(case, run, inputs))
     return to_run
+
+
+def _planned_runs(subject: KernelUnderTest, build: Build | None, *, seed: int) -> list[ToRun]:
+    """Those of the pre-flight, each as it is planned."""
+    registers, to_run = build.registers if build else 0, list[ToRun]()
+    for at, each in enumerate(subject.planned):
+        run = run_of(each.planned, each.case.launches, seed=seed + at, registers=registers)
+        to_run.append(ToRun(each.case, run, each.planned.inputs, each.text))
+    return to_run
+
+
+def _few_runs(
+    subject: KernelUnderTest, build: Build | None, planned: Sequence[ToRun], *, seed: int
+) -> tuple[list[ToRun], list[tuple[WorkloadCase, ToRun]]]:
+    """The planned runs, and one of each workload that has none, or all of a kernel with arguments of its own;
+    and those of which some are made once more: strided, with another scale.
+    """
+    known = {each.case.workload for each in planned if isinstance(each.case, WorkloadCase)}
+    first, again = [*planned], list[tuple[WorkloadCase, ToRun]]()
+    for each in _to_run(subject, build, runs=2, seed=seed):
+        if not isinstance(each.case, WorkloadCase):
+            first.append(each)
+        elif each.run.is_strided:
+            again.append((each.case, each))
+        elif each.case.workload not in known:
+            first.append(each)
+    return first, again
 
 
 def _run_all(library: Path, to_run: Sequence[ToRun]) -> list[OneRun]:
@@ -364,21 +421,19 @@ def _run_all(library: Path, to_run: Sequence[ToRun]) -> list[OneRun]:
         while waiting or under_way:
             while waiting and len(under_way) < 2 * processes:
                 one = waiting.popleft()
-                under_way.append((one, _start(pool, library, *one)))
+                under_way.append((one, _start(pool, library, one)))
             one, future = under_way.popleft()
             ending = future.result()
             raise_if_of_machine(ending)
-            ran.append(OneRun(*one, ending))
+            ran.append(OneRun(one, ending))
             if ran[-1].is_endless:
                 waiting.clear()
     return ran
 
 
-def _start(
-    pool: IsolatedPool, library: Path, case: Case, run: EmulatorRun, inputs: str
-) -> Future[Ending[CaseRun]]:
-    limit_s = len(case.launches) * run.cpu_limit_s * crowding() + _GRACE_S
-    return pool.submit(run_case, library, case, run, inputs, timeout_s=limit_s)
+def _start(pool: IsolatedPool, library: Path, one: ToRun) -> Future[Ending[CaseRun]]:
+    limit_s = len(one.case.launches) * one.run.cpu_limit_s * crowding() + _GRACE_S
+    return pool.submit(run_case, library, one.case, one.run, one.inputs, timeout_s=limit_s)
 
 
 def _launches_that_do_not_fit(subject: KernelUnderTest, build: Build | None) -> list[Finding]:

@@ -5,6 +5,7 @@ A file that `evoflash export` wrote is recognised, whether it was edited since o
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from evoflash import operation as registry
 from evoflash.app.check.cases import Case, OwnCase, WorkloadCase
 from evoflash.app.check.hidden_text import unseen_lines
 from evoflash.app.check.own_kernel import KernelFile, read_kernel_file
+from evoflash.emulator.launch import beyond_emulator
+from evoflash.emulator.preflight import shrunk_text, small_gpu
 from evoflash.errors import UsageError
 from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha, primitives
@@ -27,10 +30,20 @@ from evoflash.kernels.standalone import (
     genome_of_words,
     without_prefix,
 )
-from evoflash.operation import CompileKey, Loop, Workload, operation_of
+from evoflash.operation import CompileKey, EmulatedRun, Loop, Workload, operation_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCase:
+    """A run of the pre-flight that a kernel of somebody else is to pass as our own do, and its case."""
+
+    case: WorkloadCase
+    planned: EmulatedRun
+    text: str = ""  # of the kernel with smaller constants; "": as it is
+
 
 _MOST_FLOPS = 1 << 26  # of a workload, up to which it is emulated: some 0.2 s
 
@@ -53,6 +66,7 @@ class KernelUnderTest:
     notes: tuple[str, ...] = ()  # what the reader should know about what was checked
     problem: str = ""  # what it computes, where that is known
     is_foreign: bool = False  # somebody wrote or edited the text
+    planned: tuple[PlannedCase, ...] = ()  # of a foreign one: runs that go as planned, each once
 
 
 def of_genome(genome: Genome, problem: Problem, gpu: GpuSpec) -> tuple[KernelUnderTest, ...]:
@@ -67,7 +81,7 @@ def _of_key(genome: Genome, problem: Problem, key: CompileKey, gpu: GpuSpec) -> 
     workloads, notes = _workloads(key, loop, wanted, whole_groups=False)
     cases = [WorkloadCase(w, family.launches(genome, w, gpu)) for w in workloads]
     lone_sm = replace(gpu, sm_count=1)
-    crowded = [WorkloadCase(w, family.launches(genome, w, lone_sm), is_crowded=True) for w in workloads]
+    crowded = [WorkloadCase(w, family.launches(genome, w, lone_sm), sms=1) for w in workloads]
     cases += [new for new, case in zip(crowded, cases, strict=True) if new.launches != case.launches]
     return KernelUnderTest(
         title=f"{family.name} {genome.id} for {key} on {gpu.name}",
@@ -135,7 +149,7 @@ def read_text(path: Path) -> str:
 
 def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> KernelUnderTest:
     kernel = read_kernel_file(path, text)
-    key, cases, notes = _cases(kernel, problem, gpu)
+    key, cases, planned, notes = _cases(kernel, problem, gpu)
     name = re.sub(r"\W", "_", path.stem)
     plain, compiled = None, text
     if is_plain(text):
@@ -157,13 +171,14 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Ker
         beyond=plain.unseen if plain else (),
         notes=notes,
         is_foreign=True,
+        planned=planned,
         problem=str(parse_problem(problem or kernel.problem)) if problem or kernel.problem else "",
     )
 
 
 def _cases(
     kernel: KernelFile, problem: str | None, gpu: GpuSpec | None
-) -> tuple[CompileKey | None, tuple[Case, ...], tuple[str, ...]]:
+) -> tuple[CompileKey | None, tuple[Case, ...], tuple[PlannedCase, ...], tuple[str, ...]]:
     arch = gpu.arch if gpu else ""
     if kernel.loop is None:
         if problem:
@@ -172,7 +187,7 @@ def _cases(
             )
         # NVRTC wants an arch; the rest of the key plays no part.
         key = registry.default().probe.compile_key(arch) if gpu else None
-        return key, (OwnCase(kernel.launches()[0], kernel.arguments),), ()
+        return key, (OwnCase(kernel.launches()[0], kernel.arguments),), (), ()
     if not (problem or kernel.problem):
         raise UsageError(
             f"what {kernel.path} computes is not said: give --problem, or `problem` in its "
@@ -191,35 +206,58 @@ def _cases(
         )
     workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads, whole_groups=True)
     cases = tuple(WorkloadCase(w, kernel.launches(w)) for w in workloads)
-    return keys[0] if gpu else None, cases, notes
+    runs = operation_of(keys[0]).preflight_runs(keys[0], kernel.loop, whole_groups=True)
+    return keys[0] if gpu else None, cases, _planned_of_file(kernel, runs), notes
 
 
-def hidden_cases(path: Path, problem: str | None, *, seed: int) -> tuple[WorkloadCase, ...]:
-    """Small workloads that are drawn for a file's kernel, besides those that follow from its tiles; none for
-    one that says nothing of its problem.
+def hidden_runs(path: Path, problem: str | None, *, seed: int) -> tuple[PlannedCase, ...]:
+    """Runs on small workloads that are drawn for a file's kernel, besides those that follow from its tiles;
+    none for one that says nothing of its problem.
     """
     text = read_text(path)
     if is_exported(path, text):
         words = export_words(text, path)
         assert words is not None, "it is exported"
         genome, what, gpu = genome_of_words(words, problem=problem)
-        (key, *_), family = what.compile_keys(gpu.arch), load_family(genome.family)
-        loop = family.loop(family.names(genome.as_dict(), key, gpu))
-        drawn = _drawn_workloads(key, loop, seed)
-        return tuple(WorkloadCase(each, family.launches(genome, each, gpu)) for each in drawn)
+        (key, *_) = what.compile_keys(gpu.arch)
+        return _planned_of_genome(genome, key, gpu, "", _drawn_runs(key, _loop_of(genome, key, gpu), seed))
     kernel = read_kernel_file(path, text)
     if kernel.loop is None:
         return ()
     (key, *_) = parse_problem(problem or kernel.problem).compile_keys("")
-    return tuple(
-        WorkloadCase(each, kernel.launches(each)) for each in _drawn_workloads(key, kernel.loop, seed)
-    )
+    return _planned_of_file(kernel, _drawn_runs(key, kernel.loop, seed))
 
 
-def _drawn_workloads(key: CompileKey, loop: Loop, seed: int) -> tuple[Workload, ...]:
+def _drawn_runs(key: CompileKey, loop: Loop, seed: int) -> tuple[EmulatedRun, ...]:
     draw = operation_of(key).drawn_runs
-    runs = draw(key, loop, seed=seed) if draw is not None else ()
-    return tuple(dict.fromkeys(run.workload for run in runs))
+    return draw(key, loop, seed=seed) if draw is not None else ()
+
+
+def _loop_of(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Loop:
+    family = load_family(genome.family)
+    return family.loop(family.names(genome.as_dict(), key, gpu))
+
+
+def _planned_of_file(kernel: KernelFile, runs: Sequence[EmulatedRun]) -> tuple[PlannedCase, ...]:
+    """Its launches do not go by the GPU, and no constant of its text is known to be smaller in a test."""
+    return tuple(PlannedCase(WorkloadCase(run.workload, kernel.launches(run.workload)), run) for run in runs)
+
+
+def _planned_of_genome(
+    genome: Genome, key: CompileKey, gpu: GpuSpec, source: str, runs: Sequence[EmulatedRun]
+) -> tuple[PlannedCase, ...]:
+    """The runs that our own kernels meet, for an edited text of a genome: the same launches and constants."""
+    family, values = load_family(genome.family), genome.as_dict()
+    cases = list[PlannedCase]()
+    for run in runs:
+        launches = family.launches(genome, run.workload, small_gpu(run, gpu))
+        if not family.shrunk.keys() >= {*run.shrunk} or any(map(beyond_emulator, launches)):
+            continue
+        sms = max(1, run.sms) if run.crowded else 0
+        case = WorkloadCase(run.workload, launches, sms, is_deterministic=family.is_deterministic)
+        text = shrunk_text(source, values, family, run, gpu) if run.shrunk else ""
+        cases.append(PlannedCase(case, run, text))
+    return tuple(cases)
 
 
 def candidate_of(genome: Genome, text: str, key: CompileKey) -> Candidate:
@@ -254,11 +292,14 @@ def of_export(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Kern
     kernel = without_prefix(kernel, load_family(words.family), words.prefix)
     edits = _edits(original, kernel)
     source = head + _INCLUDE + kernel
+    (genome, _, spec), (key, *_) = now, now[1].compile_keys(now[2].arch)
+    runs = operation_of(key).preflight_runs(key, _loop_of(genome, key, spec)) if edits else ()
     subject = replace(
         rendered,
         title=f"{path}: {rendered.title}" + (", edited" if edits else ""),
         source=source,
-        candidate=candidate_of(now[0], source, now[1].compile_keys(now[2].arch)[0]),
+        candidate=candidate_of(genome, source, key),
+        planned=_planned_of_genome(genome, key, spec, source, runs),
         path=path,
         shown=text,
         shift=before - head.count("\n") - _INCLUDE.count("\n"),

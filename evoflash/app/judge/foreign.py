@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from evoflash.app.check.cases import WorkloadCase
 from evoflash.app.check.confined_check import Confinement
 from evoflash.app.check.findings import Finding
 from evoflash.app.check.runs import CheckReport, check_kernel
 from evoflash.app.check.subject import (
     KernelUnderTest,
     edits_in,
-    hidden_cases,
+    hidden_runs,
     is_exported,
     named_kernels,
 )
@@ -32,7 +31,6 @@ from evoflash.sandbox.boundary import found_boundary
 
 Stage = Literal["check", "smoke", "time"]
 STAGES: tuple[Stage, ...] = ("check", "smoke", "time")
-_RUNS = 2  # of each shape, where it costs little: dense, and strided with another scale
 
 _ENDLESS = ("TIMEOUT", "LIVELOCK", "DEADLOCK", "hang")
 _BROKEN = ("crash", "cannot-launch", "divergence", "stack-overflow", "divide-by-zero", "named-barrier")
@@ -81,7 +79,7 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     subject = _subject(submitted, options, seed=seed, db=db)
     confinement = Confinement(boundary, options.timeout_s, is_brief=True)
-    report = check_kernel(subject, runs=_RUNS, seed=seed, confinement=confinement)
+    report = check_kernel(subject, runs=1, seed=seed, confinement=confinement)
     answer = _answer(submitted, subject, report, options)
     answer = replace(answer, sandbox=boundary.kind, seed=seed)
     if answer.is_correct and options.stage == "time":
@@ -101,8 +99,8 @@ def _subject(submitted: SubmittedText, options: JudgeOptions, *, seed: int, db: 
         )
         if others:
             raise UsageError(f"{submitted.shown} stands for several kernels: name one workload by --problem.")
-        hidden = () if options.stage == "check" else hidden_cases(path, options.problem, seed=seed)
-    return replace(subject, path=Path(submitted.shown), cases=(*subject.cases, *hidden))
+        hidden = () if options.stage == "check" else hidden_runs(path, options.problem, seed=seed)
+    return replace(subject, path=Path(submitted.shown), planned=(*subject.planned, *hidden))
 
 
 def _answer(
@@ -112,14 +110,13 @@ def _answer(
     status, reason = _status(report)
     judged = [record for record in report.runs if record.rel_l2 is not None]
     worst = max(judged, key=lambda record: record.rel_l2 or 0.0, default=None)
-    workloads = [case.workload for case in subject.cases if isinstance(case, WorkloadCase)]
     return KernelAnswer(
         file=submitted.shown,
         sha256=submitted.sha256,
         status=status,
         reason=reason,
         rung="compile" if status == "compile_error" else "preflight",
-        problem=options.problem or subject.problem or (str(workloads[0]) if workloads else None),
+        problem=options.problem or subject.problem or None,
         gpu=subject.gpu.name if subject.gpu else None,
         findings=tuple(finding.as_dict(lines) for finding in report.findings),
         worst={"shape": worst.case, "rel_l2": worst.rel_l2} if worst else None,

@@ -185,10 +185,10 @@ def _sources(best: Evaluation) -> tuple[tuple[CompiledSource, ...], str]:
     kept = {key: cached_source(builds[key]) for key in keys if key in builds}
     if all(kept.get(key) for key in keys):
         return tuple(_source(key, kept[key] or "", builds[key]) for key in keys), ""
-    from evoflash.kernels.renderer import render  # it takes as long to load as all the rest of a report
+    from evoflash.kernels.edited_text import render_edited  # it takes as long as all the rest of a report
 
-    rendered = tuple(_source(key, render(best.genome, key, gpu).source, builds.get(key)) for key in keys)
-    return rendered, _of_version(best)
+    texts = {key: render_edited(best.genome, key, gpu).source for key in keys}
+    return tuple(_source(key, text, builds.get(key)) for key, text in texts.items()), _of_version(best)
 
 
 def _of_version(best: Evaluation) -> str:

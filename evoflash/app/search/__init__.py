@@ -1,5 +1,6 @@
 """Turns the words of `evoflash search` into a plan, and runs plans as runs in the store.
 
+edited_sources  Judges kernels whose text a language model edited, as `evoflash evaluate` does
 language_model  Puts a language model beside a search's strategy, live or as an earlier run had it
 limits          When a search ends, by evaluations, time or nearness to the physical floor
 machines        The machines that do a search's work

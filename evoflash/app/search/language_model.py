@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from evoflash.app.search.edited_sources import kernel_source
 from evoflash.app.search.limits import floor_us
 from evoflash.errors import UsageError, did_you_mean
-from evoflash.evaluation import Run, RunKey
+from evoflash.evaluation import EDITS_SOURCE, Basis, Run, RunKey
 from evoflash.exchange import ENDED
 from evoflash.kernels.family import Family
 from evoflash.llm.correspondence import Correspondence
@@ -25,6 +26,7 @@ from evoflash.store.exchanges import keep_exchange, read_exchanges
 from evoflash.store.store import Store
 
 USUAL_PRESET = "full"
+_WHAT = {False: "edits", True: "edits of a kernel's source"}
 _OF_THE_GPU = (
     *("name", "arch", "sm_count", "clock_mhz", "smem_per_block", "smem_per_sm", "regs_per_sm"),
     *("threads_per_sm", "l2_bytes", "dram_gbps"),
@@ -40,11 +42,13 @@ class LanguageModel:
     key_variable: str | None = None
     preset: str = USUAL_PRESET
     replay: str = ""
+    edits_source: bool = False  # the text of a rendered kernel, in place of genes
 
     @property
     def name(self) -> str:
         """In a run's key."""
-        return f"replay:{self.replay}" if self.replay else f"{self.model}:{self.preset}"
+        own = f"{self.model}:{self.preset}{EDITS_SOURCE * self.edits_source}"
+        return f"replay:{self.replay}" if self.replay else own
 
     def endpoint(self) -> Endpoint:
         """With the key as the environment has it now."""
@@ -52,7 +56,13 @@ class LanguageModel:
 
 
 def language_model(
-    model: str | None, url: str | None, key_variable: str | None, preset: str | None, replay: str | None
+    model: str | None,
+    url: str | None,
+    key_variable: str | None,
+    preset: str | None,
+    replay: str | None,
+    *,
+    source: bool = False,
 ) -> LanguageModel | None:
     """Options -> what is asked for, checked; None without a model. UsageError for what does not fit."""
     given = {"--llm": model, "--llm-url": url, "--llm-key-env": key_variable, "--llm-prompt": preset}
@@ -60,17 +70,30 @@ def language_model(
     if replay is not None:
         if names:
             raise UsageError(f"--llm-replay asks no model: leave {' and '.join(names)} out.")
-        return LanguageModel(replay=replay)
-    if not names:
+        return LanguageModel(replay=replay, edits_source=source)
+    if not names and not source:
         return None
     if model is None or url is None:
         raise UsageError("--llm MODEL and --llm-url URL go together: give both.")
     if preset is not None and preset not in PRESETS:
         hint = did_you_mean(preset, PRESETS)
         raise UsageError(f"--llm-prompt {preset} is none.{hint} Use {' or '.join(PRESETS)}.")
-    asked = LanguageModel(model, url, key_variable, preset or USUAL_PRESET)
+    asked = LanguageModel(model, url, key_variable, preset or USUAL_PRESET, edits_source=source)
     asked.endpoint()
     return asked
+
+
+def as_repeated(asked: LanguageModel | None, key: RunKey, store: Store) -> LanguageModel | None:
+    """A repetition edits what the run that it repeats edited. UsageError where it is to edit sources and that
+    run's model edited genes.
+    """
+    if asked is None or not asked.replay:
+        return asked
+    run = _run_to_repeat(asked, key, store)
+    edits_source = run.key.edits_source
+    if asked.edits_source and not edits_source:
+        raise UsageError(f"run {run.id} asked for edits of genes: leave --llm-source out.")
+    return replace(asked, edits_source=edits_source)
 
 
 def trials_of(asked: LanguageModel | None, key: RunKey, store: Store, budget: int | None) -> int:
@@ -113,7 +136,10 @@ def beside(
         say(f"repeating what the language model of run {asked.replay} answered; none is asked.")
     else:
         letters = Correspondence(asked.endpoint(), earlier=own, kept=len(own), keep=keep)
-        say(f"the language model {asked.model} may propose edits, and random ones are tried beside them.")
+        what = _WHAT[asked.edits_source]
+        say(f"the language model {asked.model} may propose {what}, and random ones are tried beside them.")
+    if asked.edits_source and current.key.basis is Basis.ESTIMATED:
+        say("edited sources are checked and stored, but not ranked: without the GPU nothing times them.")
     wrapped = WithLanguageModel(
         strategy,
         {each.space.family: each for each in tasks},
@@ -135,10 +161,13 @@ def _rule(text: str, family: Family) -> str:
     return "" if set(re.findall(r"[a-z_]\w*", text)) & set(family.let) else text
 
 
-def kernel_task(problem: Problem, gpu: GpuSpec, family: Family, space: SearchSpace) -> KernelTask:
+def kernel_task(
+    problem: Problem, gpu: GpuSpec, family: Family, space: SearchSpace, *, edits_source: bool = False
+) -> KernelTask:
     """What the model is told of one family."""
     figures = {name: getattr(gpu, name) for name in _OF_THE_GPU}
     conditions = {name: str(expression.text) for name, expression in family.when.items()}
     rules = {name: _rule(str(expression.text), family) for name, expression in family.check.items()}
     floor = floor_us(problem, gpu)
-    return KernelTask(str(problem), figures, floor, family.summary, space, conditions, rules)
+    source = kernel_source(problem, gpu, family) if edits_source else None
+    return KernelTask(str(problem), figures, floor, family.summary, space, conditions, rules, source)

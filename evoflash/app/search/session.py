@@ -20,7 +20,8 @@ from evoflash.app.model_credit import ModelCredit, credit
 from evoflash.app.objectives import LATENCY
 from evoflash.app.runs import cost_as_dict
 from evoflash.app.search import transfer
-from evoflash.app.search.language_model import beside, kernel_task, trials_of
+from evoflash.app.search.edited_sources import source_judge
+from evoflash.app.search.language_model import as_repeated, beside, kernel_task, trials_of
 from evoflash.app.search.limits import Limits, floor_us, is_near
 from evoflash.app.search.machines import HERE, Machines
 from evoflash.app.search.plan import SearchPlan
@@ -222,6 +223,7 @@ def run_search(
 ) -> RunResult:
     """Search to one of the limits or Ctrl-C; on a GPU, then re-time the finalists."""
     with open_store(db) as store:
+        plan = replace(plan, llm=as_repeated(plan.llm, plan.key, store))
         start = replace(
             transfer.start_of(store, plan),
             ahead=machines.ahead,
@@ -384,7 +386,11 @@ def _search(
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
     past = _of_known_families(evaluation for _, evaluation in history)
     machines = machines.with_ahead_of(current.start)
-    tasks = (kernel_task(plan.problem, plan.gpu, field.family, field.space) for field in plan.fields)
+    edits_source = plan.llm is not None and plan.llm.edits_source
+    tasks = (
+        kernel_task(plan.problem, plan.gpu, field.family, field.space, edits_source=edits_source)
+        for field in plan.fields
+    )
     with (
         evaluator(plan, past, machines=machines) as evaluates,
         beside(strategy, plan.llm, tasks, store, current) as strategy,
@@ -476,6 +482,7 @@ def evaluator(
     plan: SearchPlan, history: Sequence[Evaluation], *, proves_all: bool = False, machines: Machines = HERE
 ) -> EmulatedEvaluator | MeasuredEvaluator:
     """The evaluator of the plan's basis; `proves_all`: nothing is screened out for its time."""
+    judge = source_judge(plan.problem, plan.gpu) if plan.llm and plan.llm.edits_source else None
     if plan.basis is Basis.MEASURED:
         return MeasuredEvaluator(
             plan.problem,
@@ -487,6 +494,7 @@ def evaluator(
             gpus=machines.gpus,
             proves_all=proves_all,
             energy=plan.measures_energy,
+            judge=judge,
         )
     return EmulatedEvaluator(
         plan.problem,
@@ -496,6 +504,7 @@ def evaluator(
         cores=machines.cores,
         ahead=machines.ahead,
         proves_all=proves_all,
+        judge=judge,
     )
 
 

@@ -103,7 +103,8 @@ def _here(genome: Genome, space: SearchSpace) -> Genome | None:
         found = space.genome(genome.as_dict())
     except UsageError:
         return None
-    return found if genome.version == space.version and space.is_valid(found) else None
+    is_one = genome.version == space.version and not genome.edits
+    return found if is_one and space.is_valid(found) else None
 
 
 def seeds(field: SearchField, searches: Sequence[Earlier]) -> tuple[Genome, ...]:

@@ -157,7 +157,7 @@ def search(
     ] = None,
     llm: Annotated[
         str | None,
-        typer.Option("--llm", metavar="MODEL", help="A language model that may propose edits of genes."),
+        typer.Option("--llm", metavar="MODEL", help="A language model that may propose edits."),
     ] = None,
     llm_url: Annotated[
         str | None,
@@ -185,6 +185,10 @@ def search(
             "--llm-replay", metavar="RUN", help="Repeat what the model of this run answered; ask none."
         ),
     ] = None,
+    llm_source: Annotated[
+        bool,
+        typer.Option("--llm-source", help="With --llm: it edits a rendered kernel's source, not genes."),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -216,10 +220,10 @@ def search(
 
     parse_price(price_per_hour)
     model = None
-    if llm or llm_url or llm_key_env or llm_prompt or llm_replay:
+    if llm or llm_url or llm_key_env or llm_prompt or llm_replay or llm_source:
         from evoflash.app.search.language_model import language_model
 
-        model = language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay)
+        model = language_model(llm, llm_url, llm_key_env, llm_prompt, llm_replay, source=llm_source)
     usual = "evolution" if preset or population else DEFAULT_STRATEGY
     strategy, trials = catalogue.preset_strategy(strategy or usual, preset, population)
     limits = limits_of(trials if budget is None else budget, time_limit, minutes, until)
@@ -239,6 +243,8 @@ def search(
         if objective is not None or profile:
             option = "--objective" if objective is not None else "--profile"
             raise UsageError(f"a recorded space has times alone: {option} is for searches on kernels.")
+        if llm_source:
+            raise UsageError("a recorded space has no texts: --llm-source is for searches on kernels.")
         _on_recording(
             recorded,
             db,
@@ -273,7 +279,8 @@ def search(
         "llm": model,
     }
     if dry_run:
-        _check_alone(llm=llm, **{"llm-replay": llm_replay}, profile=profile or None)
+        more = {"llm-replay": llm_replay, "llm-source": llm_source or None, "profile": profile or None}
+        _check_alone(llm=llm, **more)
         _check_alone(gpus=gpus, workers=workers, scheduler=scheduler, tls=tls, ahead=ahead)
         with interrupt_in_words():
             plan = planning.plan(problem=problem, evaluator=evaluator, is_timed=False, **planned)

@@ -3,8 +3,9 @@
 Right answers are those of every input set, one of which, by chance, holds inputs that the kernel has never
 seen. A kernel must not be able to rest where it finds its own result: outputs hold finite numbers before, as
 while they were timed, and a launch that is judged must take as long as one of the replay that was timed. That
-one is timed again beside it: both have one clock and the same neighbours on the GPU. Where the neighbours
-leave no answer, that is said of the GPU and not of the kernel (GpuBusyError).
+one is timed again beside it: both have one clock, the same neighbours on the GPU, and the inputs that were
+timed, since unseen ones may be of more work (lengths of sequences). Where the neighbours leave no answer,
+that is said of the GPU and not of the kernel (GpuBusyError).
 
 Right answers are the device's (right_answers.py), of every input set; where the operation has no kernel for
 them, or memory is short, the host's, of two.
@@ -67,6 +68,8 @@ def judge_replay(
             right = _unseen_right(workload, seed)
             verdict = _outputs(contender, bench, answers, _Unseen(at, case, right), is_called=is_called)
             if verdict.passed and timed_us is not None:
+                if before is not None:
+                    arena.load(before)
                 reason, busy = _pace(contender, bench, answers, timed_us)
                 verdict = replace(verdict, passed=not reason, reason=reason)
         if before is not None:
@@ -379,8 +382,11 @@ def pace_complaint(
         said = f"{what} takes {judged_us:.1f} us instead of {usual_us:.1f} us"
         if sure == _SURE:
             return f"{said}: it works less where it finds what it left", ""
-    before = f", which took {timed_us:.1f} us when it was timed" if timed_us is not None else ""
-    return "", f"the GPU was too busy to be sure of a time: {said}{before}; see nvidia-smi for what else runs"
+        if not is_as_before:
+            said = (
+                f"{what} takes {judged_us:.1f} us, timed again {usual_us:.1f} us and before {timed_us:.1f} us"
+            )
+    return "", f"the GPU was too busy to be sure of a time: {said}; see nvidia-smi for what else runs"
 
 
 def _launch_us(replay: Callable[[], None], pair: _PacePair, bench: Bench, answers: _KnownAnswers) -> float:

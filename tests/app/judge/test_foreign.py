@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from tables import data, table_of_cases
 
+from evoflash.app.check.subject import named_kernels
 from evoflash.app.judge.foreign import JudgeOptions, judge_file
 from evoflash.sandbox import boundary
 from evoflash.sandbox.boundary import Boundary
+from evoflash.trust.selftest.corpus import corpus
+from scripts.validation.source_edits import edited_export
 
 FRAME = data(__file__, "frame")
 ATTENTION = data(__file__, "attention")
@@ -93,6 +96,19 @@ def test_kernels_of_other_operations_and_of_several_launches_are_judged(
     assert answer.status == status, answer.text_feedback
 
 
+def test_an_edited_export_meets_the_small_gpus_and_constants_of_the_pre_flight(tmp_path) -> None:
+    (fraud,) = (each for each in corpus() if each.name == "pieces a grid apart")
+    path = tmp_path / "kernel.cu"
+    path.write_text(edited_export(fraud))
+
+    (subject,) = named_kernels(str(path), None, [], problem=None, gpu=None, db="unused.db")
+    answer = judged(path, path.read_text())
+
+    assert {each.case.sms for each in subject.planned} >= {0, 1, 3}
+    assert len({each.text for each in subject.planned}) > 1
+    assert answer.status == "incorrect", answer.text_feedback
+
+
 def test_a_right_kernel_is_correct_in_either_sandbox(kind, tmp_path) -> None:
     answer = judged(tmp_path / "kernel.cu", ATTENTION)
 
@@ -102,12 +118,12 @@ def test_a_right_kernel_is_correct_in_either_sandbox(kind, tmp_path) -> None:
 
 
 def test_hidden_shapes_are_drawn_by_the_seed(tmp_path) -> None:
-    from evoflash.app.check.subject import hidden_cases
+    from evoflash.app.check.subject import hidden_runs
 
     path = Path(tmp_path / "kernel.cu")
     path.write_text(ATTENTION)
 
-    drawn = [tuple(case.workload for case in hidden_cases(path, None, seed=seed)) for seed in (1, 2, 1)]
+    drawn = [tuple(each.case.workload for each in hidden_runs(path, None, seed=seed)) for seed in (1, 2, 1)]
 
     assert drawn[0] == drawn[2] != drawn[1]
 
