@@ -117,7 +117,7 @@ def describe_result(result: RunResult) -> str:
 def counters_lines(found: KernelProfile, guess: str) -> list[str]:
     """What binds a kernel by its hardware counters, beside the model's guess, and what would help."""
     model = [f"          the model guesses {guess}"] if guess else []
-    return [f"binds     {found.longest.says}", *model, f"remedy    {found.longest.remedy}"]
+    return [f"counters  {found.longest.says}", *model, f"remedy    {found.longest.remedy}"]
 
 
 def credit_lines(result: RunResult) -> list[str]:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import report_cases as cases
-from forked import evoflash
 
 from evoflash.app.known import known_kernel
 from evoflash.app.profile import ProfiledKernel, profile_finalists
 from evoflash.app.report.collect import report
 from evoflash.app.search.session import result_of
+from evoflash.errors import StoreError
 from evoflash.evaluation import Run
 from evoflash.notices import heard_by
 from evoflash.problem import parse_problem
@@ -23,7 +23,7 @@ from evoflash.views.kernel import describe, describe_result
 from evoflash.views.profile import describe_profile
 from tests.gpu.counters.test_ncu import copy_pages, put, stand_in
 
-BINDS = "binds     Bound by latency: no unit is full (the L2 cache 44% and DRAM 38%, so at most 2.3 times"
+BINDS = "counters  Bound by latency: no unit is full (the L2 cache 44% and DRAM 38%, so at most 2.3 times"
 
 
 @pytest.fixture
@@ -98,6 +98,5 @@ def test_counters_that_somebody_edited_are_said_to_be_damaged(path, tmp_path, mo
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE profiles SET profile_json = '{\"launches\": 3}'")
     connection.close()
-    done = evoflash("report", "1", "--json", "-", "--db", str(path), cwd=tmp_path)
-    assert done.returncode == 1
-    assert "row 1 of its table profiles is damaged" in json.loads(done.stdout)["message"]
+    with pytest.raises(StoreError, match="row 1 of its table profiles is damaged"):
+        report(str(path), "1")
