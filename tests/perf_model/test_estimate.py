@@ -254,6 +254,21 @@ def test_the_last_cta_merges_what_all_others_left():
     assert total_us(merge_batch=2) > total_us(merge_batch=8) + 1
 
 
+@pytest.mark.parametrize(
+    ("slow", "fast"),
+    [
+        ({"fetchers": 1}, {"fetchers": 4}),  # one lane asks for all bulk copies of a step, or four do
+        ({"trips": 4, "fetchers": 64}, {"trips": 2, "fetchers": 64}),
+        ({"load_lines": 32, "fetchers": 64}, {"fetchers": 64}),
+    ],
+)
+def test_a_step_takes_as_long_as_it_is_asked_for(slow, fast):
+    counts = _with(tma=64, ldg=64, load_sectors=256)
+    slower, faster = (_total_us(replace(counts, **changes)) for changes in (slow, fast))
+
+    assert slower > 1.2 * faster
+
+
 # ---- a CTA
 
 

@@ -258,6 +258,17 @@ def test_the_order_of_hopper_pieces_and_who_hands_them_out_leave_the_estimate_al
         assert total_us(schedule=schedule, tile_order=order) == total_us(tile_order="reversed")
 
 
+def test_blocks_of_a_cluster_that_divide_the_keys_read_what_the_others_have():
+    alone = _estimate(replace(_profile(), splits=4), _launch(cluster=1)).terms["latency"]
+    pairs, fours = (
+        _estimate(replace(_profile(), splits=n), _launch(cluster=n)).terms["latency"] for n in (2, 4)
+    )
+    part_us = 4 * 128 * 64 / constants()["cluster_bytes_per_clk"] / 1980
+
+    assert fours == pytest.approx(alone + 3 * part_us)
+    assert pairs > part_us
+
+
 def test_a_combining_launch_costs_what_it_costs_behind_any_kernel():
     combine, counts = (
         LaunchConfig("combine", (64, 1, 1), (128, 1, 1), 0),
