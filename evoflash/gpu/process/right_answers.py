@@ -171,7 +171,8 @@ def _verify_right(
         lse = _lines(made["numbers"], places, np.float64, 1)[:, 0]
         is_finite = np.isfinite(numbers)
         allowed = _AGREE * (limits.lse_absolute + limits.lse_relative * np.abs(numbers[is_finite]))
-        if (np.isfinite(lse) != is_finite).any() or (np.abs(lse - numbers)[is_finite] > allowed).any():
+        off = np.abs(lse[is_finite] - numbers[is_finite])
+        if (np.isfinite(lse) != is_finite).any() or (off > allowed).any():
             raise _disagreement(workload, "right numbers")
     told = _lines(made["per_row"], places, np.float32, 5).astype(np.float64)
     honest = ((known.honest.reshape(-1, columns)[both] - host) ** 2).sum()
