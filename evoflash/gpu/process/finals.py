@@ -7,8 +7,10 @@ it. A baseline that crashes, hangs or exits is left out, and all is timed again.
 import itertools
 import logging
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -27,7 +29,7 @@ from evoflash.gpu.baselines import (
     baseline,
     computing,
 )
-from evoflash.gpu.baselines.contender import culprit, note_in
+from evoflash.gpu.baselines.contender import LIMIT_S, culprit, note_in
 from evoflash.gpu.launcher import GpuBusyError, KernelHungError
 from evoflash.gpu.process.judged_replays import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
@@ -54,6 +56,7 @@ from evoflash.specs import GpuSpec
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_PATIENCE_S = 10.0
 _PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)
 _MIRRORED = {"faster": "slower", "slower": "faster", "unclear": "unclear"}
 _WORDS = {"faster": "faster than", "slower": "slower than", "unclear": "not clearly apart from"}
@@ -252,9 +255,41 @@ def _round(task: FinalTask, run_once: Round) -> tuple[Ending[FinalReport], tuple
     with tempfile.TemporaryDirectory(prefix="evoflash-") as folder:
         notes = Path(folder) / "baseline"
         notes.touch()
-        ending = run_once(replace(task, notes=str(notes)))
+        with _said_where_it_takes_long(notes):
+            ending = run_once(replace(task, notes=str(notes)))
         name, overdue = culprit(notes)
     if name in task.baselines:
         return ending, (name,), overdue or ending.reason
     suspects = tuple(name for name in task.baselines if name in OPTIONAL)
     return ending, suspects, f"{ending.reason}, and nothing says which baseline it was"
+
+
+@contextmanager
+def _said_where_it_takes_long(notes: Path) -> Iterator[None]:
+    """A warning, once for each baseline, that this one has been under way for longer than people like to
+    wait without a word.
+    """
+    is_over = threading.Event()
+
+    def watch() -> None:
+        name, since_s, said = "", 0.0, set[str]()
+        while not is_over.wait(_PATIENCE_S / 20):
+            under_way = culprit(notes)[0]
+            if under_way != name:
+                name, since_s = under_way, time.monotonic()
+            elif name and name not in said and time.monotonic() - since_s > _PATIENCE_S:
+                said.add(name)
+                log.warning(
+                    "waiting for baseline %s: a library may compile its kernels on their first use, which "
+                    "takes minutes; after %.0f s it is left out.",
+                    name,
+                    LIMIT_S,
+                )
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()

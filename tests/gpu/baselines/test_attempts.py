@@ -92,6 +92,24 @@ def test_a_baseline_that_hangs_is_ended_by_the_watchdog_of_its_process():
     assert "it took more than 0:00:00.3" in ending.value.absent[f"xformers on {WORKLOADS[0]}"]
 
 
+def test_a_baseline_that_takes_long_is_said_once(monkeypatch, caplog):
+    from evoflash.gpu.process import finals as final_rounds
+
+    monkeypatch.setattr(final_rounds, "_PATIENCE_S", 0.05)
+
+    def run_once(task):
+        note_in(task.notes)
+        with attempt("flashinfer"):
+            deadline = time.monotonic() + LIMIT_S
+            while "baseline flashinfer" not in caplog.text and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.1)
+        return Ending(report_of(task.baselines))
+
+    assert rounds(task_of("sdpa_flash", "flashinfer"), run_once).value is not None
+    assert caplog.text.count("waiting for baseline flashinfer: ") == 1
+
+
 def test_several_that_fail_cost_a_round_each():
     tasks = []
     ending = rounds(task_of("flashinfer", "sdpa_flash", "fa4"), in_processes(finals, tasks))
