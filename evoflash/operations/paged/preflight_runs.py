@@ -15,7 +15,7 @@ from evoflash.operations.paged.workload import PagedKey, PagedWorkload
 
 _SMS = 3  # of a small GPU, for grids that go by its size
 _MOST_TURNS = 8  # steps of a ring that a run takes at most
-_COMPANY = 1099  # keys at most of each of several sequences that blocks share
+_COMPANY = 640  # keys at most of each of several sequences that blocks share
 _DRAWN = 2  # runs that are drawn for a candidate
 
 
@@ -92,9 +92,12 @@ def _runs(key: PagedKey, loop: Loop) -> Iterator[EmulatedRun]:
         for at, name in enumerate(("sinks_on_top", "no_sinks", "huge_sinks")):
             shape = _shape(key, 2, 2, (few, many)[at % 2], step + 1, sink=("bf16", "fp32")[at % 2])
             yield EmulatedRun(shape, name, "random", "random", crowded=at == 1, sms=_SMS)
-    # Rows of several sequences and heads, each shared by some of the blocks: who merges whose parts.
+    # Rows of several sequences and heads, each shared by some of the blocks: who merges whose parts. A row
+    # has three items of the list, or two; where one item is more keys than are emulated nothing is shared.
     blocks_of_rows = -(-few * key.gqa_ratio // loop.rows)  # each is shared by some of the blocks, too
-    most = min(_COMPANY // min(4, blocks_of_rows), 4 * loop.grain * keys + keys // 2 + 3)
+    room, part = _COMPANY // min(4, blocks_of_rows), keys // 2 + 3
+    items = next((n for n in (2, 1) if n * loop.grain * keys + part <= room), 0)
+    most = items * loop.grain * keys + part if items else min(room, 2 * keys + part)
     company = _shape(key, 5, 2, few, most, caller="append")
     yield EmulatedRun(company, "normal", "random", "random", crowded=True, sms=_SMS)
 
