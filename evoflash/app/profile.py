@@ -13,7 +13,7 @@ from evoflash.app.compare import contenders
 from evoflash.app.known import stored_evaluations
 from evoflash.app.runs import closing_database
 from evoflash.counters import KernelProfile
-from evoflash.errors import DeviceError, UsageError
+from evoflash.errors import DeviceError, StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run, was_timed_again
 from evoflash.evaluators.measured import task_template
 from evoflash.evaluators.prepare import compile_only
@@ -79,11 +79,15 @@ def _evaluations_of(name: str, db: str) -> list[Evaluation]:
 
 
 def _keep(genome_id: str, problem: str, gpu: str, counters: KernelProfile, db: str) -> int | None:
-    """The newest run that evaluated the kernel there, with which they are stored."""
-    with closing_database(db) as database:
-        run = newest_run_with(database, genome_id, problem, gpu)
-        if run is not None:
-            keep_profile(database, run, genome_id, counters)
+    """With the newest run that evaluated the kernel there; None where there is none, or it cannot be."""
+    try:
+        with closing_database(db) as database:
+            run = newest_run_with(database, genome_id, problem, gpu)
+            if run is not None:
+                keep_profile(database, run, genome_id, counters)
+    except StoreError as error:  # they took a while to read: they are shown
+        say(f"the counters are not stored: {error}")
+        return None
     return run
 
 

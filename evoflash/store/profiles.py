@@ -45,4 +45,4 @@ def read_profile(database: Database, genome_id: str, problem: str, gpu: str) -> 
     chosen = sa.select(schema.profiles).join(schema.runs).where(*there).order_by(_PROFILE.created.desc())
     with database.reading() as connection:
         row = connection.execute(chosen.limit(1)).mappings().first()
-    return None if row is None else rows.profile_of(row)
+        return None if row is None else rows.profile_of(row)

@@ -31,7 +31,8 @@ _LEAST_TERM_US = 0.05  # a term of the model that would read 0.0 is left out
 def describe(kernel: KnownKernel) -> str:
     """Everything known, one block for each evaluation, and for what else there are some."""
     proposed = [f"proposed  by {origin.in_words}" for origin in kernel.origins]
-    counted = counters_lines(kernel.counters) if kernel.counters else []
+    guess = next((each.bound for each in kernel.evaluations if each.bound), "")
+    counted = counters_lines(kernel.counters, guess) if kernel.counters else []
     more = [*proposed, *_edits(kernel.genome), *counted]
     blocks = ["\n".join([*_head(e), *more, *_checks_of(e), *_tail(e)]) for e in kernel.evaluations]
     if not blocks and kernel.archived is not None:
@@ -103,7 +104,7 @@ def describe_result(result: RunResult) -> str:
             lines.append(f"finals    {said}")
         lines += [f"absent    {name}: {why}" for name, why in result.finals.absent.items()]
     if result.counters is not None:
-        lines += counters_lines(result.counters)
+        lines += counters_lines(result.counters, result.best.bound)
     lines += credit_lines(result)
     if result.validator:
         lines.append(f"validator {result.validator}")
@@ -113,9 +114,10 @@ def describe_result(result: RunResult) -> str:
     return "\n".join(lines)
 
 
-def counters_lines(found: KernelProfile) -> list[str]:
-    """What binds a kernel by its hardware counters, and what would make it faster."""
-    return [f"binds     {found.longest.says}", f"remedy    {found.longest.remedy}"]
+def counters_lines(found: KernelProfile, guess: str) -> list[str]:
+    """What binds a kernel by its hardware counters, beside the model's guess, and what would help."""
+    model = [f"          the model guesses {guess}"] if guess else []
+    return [f"counters  {found.longest.says}", *model, f"remedy    {found.longest.remedy}"]
 
 
 def credit_lines(result: RunResult) -> list[str]:

@@ -14,12 +14,12 @@ def describe_profile(found: ProfiledKernel) -> str:
     if found.score_us:
         lines.append(f"time      {found.score_us:.2f} us measured")
     if found.guess:
-        lines.append(f"model     guesses that it is bound by {found.guess}")
+        lines.append(f"model     guesses {found.guess}")
     for workload, launches in found.counters.launches.items():
         if len(found.counters.launches) > 1:
             lines += ["", f"workload  {workload}"]
-        for launch in launches:
-            lines += _launch(launch)
+        for at, launch in enumerate(launches):
+            lines += ([""] if at else []) + list(_launch(launch))
     where = f"with run {found.run}" if found.run else "nowhere: no run of the database has this kernel"
     return "\n".join([*lines, "", f"stored    {where}; times under {found.counters.tool} rank nothing"])
 
@@ -29,7 +29,7 @@ def _launch(launch: LaunchCounters) -> Iterator[str]:
     yield f"launch    {launch.kernel}: {size}"
     busy = f"SMs have blocks for {launch.active_sm:.0%} of it"
     yield f"profiled  {launch.us:.2f} us with cold caches at {launch.sm_ghz:.2f} GHz; {busy}"
-    yield f"binds     {launch.says}"
+    yield f"counters  {launch.says}"
     yield f"remedy    {launch.remedy}"
     yield f"units     {_list({UNITS[name]: share for name, share in launch.shares.items()})}"
     yield f"waits     {_list({STALLS.get(name, name): share for name, share in launch.stalls.items()})}"

@@ -35,14 +35,14 @@ def edited_export(fraud: Fraud) -> str:
     return export_kernel(replace(honest.genome, edits=edits), Problem((fraud.kernel.problem,)), gpu)
 
 
-def judged(fraud: Fraud, folder: Path) -> dict[str, Any]:
+def judged(fraud: Fraud, folder: Path, *, seed: int) -> dict[str, Any]:
     """A row of the record."""
     row: dict[str, Any] = {"name": fraud.name, "kernel": fraud.kernel.name, "source": fraud.source}
     if fraud.launch:
         return {**row, "end": "no edit"}
     path = folder / "kernel.cu"
     path.write_text(edited_export(fraud))
-    answer = judge_file(path, JudgeOptions(stage="smoke", seed=1, timeout_s=300.0), db="none.db")
+    answer = judge_file(path, JudgeOptions(stage="smoke", seed=seed, timeout_s=300.0), db="none.db")
     is_good = answer.is_correct == fraud.is_control
     end = ("accepted" if fraud.is_control else "rejected") if is_good else "WRONG"
     if not is_good and fraud.emulated.skip:  # and no emulated run can show it: the GPU's rungs reject it
@@ -61,6 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", help="of frauds, or of their kernels; default: all")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     chosen = [
         each for each in corpus() if not options.names or {each.name, each.kernel.name} & {*options.names}
@@ -68,7 +69,7 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for fraud in chosen:
-            rows.append(judged(fraud, Path(folder)))
+            rows.append(judged(fraud, Path(folder), seed=options.seed))
             print(*(str(value) for value in rows[-1].values()), sep="  ", flush=True)
     if options.out and options.out.exists():  # of an earlier run, for other names
         again = {(row["kernel"], row["name"]) for row in rows}

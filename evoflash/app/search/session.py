@@ -233,7 +233,8 @@ def run_search(
         if start.archive:
             say(f"starting from {len(start.archive)} archived kernels of {plan.gpu.name}; --no-archive: not.")
             say_what_was_measured(plan)
-        if plan.is_profiled and (missing := missing_profiler()):
+        missing = missing_profiler() if plan.is_profiled else ""
+        if missing:
             say(f"{missing} The search goes on without counters.")
         current = store.begin(
             plan.key,
@@ -254,7 +255,7 @@ def run_search(
             with counting(store, current, limits, machines.cpu_elsewhere_s) as meter:
                 finals = _search(plan, store, current, limits, watch, meter, machines=machines)
         keep_pairs(store, current, finals)
-        if plan.is_profiled:
+        if plan.is_profiled and not missing:
             from evoflash.app.profile import profile_finalists  # it brings all that compares kernels with it
 
             with counting(store, current, limits):

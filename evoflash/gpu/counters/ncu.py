@@ -34,10 +34,21 @@ _SECTIONS = (
     *("SpeedOfLight", "ComputeWorkloadAnalysis", "SchedulerStats", "WarpStateStats", "LaunchStats"),
     "SourceCounters",
 )
+_OF_ELAPSED, _OF_ACTIVE = ".avg.pct_of_peak_sustained_elapsed", ".avg.pct_of_peak_sustained_active"
+_METRICS_ASKED_FOR = (  # which a version's sections may lack; every GPU from sm_80 on has them
+    *("sm__cycles_active.avg", "sm__cycles_elapsed.max", "sm__cycles_elapsed.avg.per_second"),
+    *("smsp__warps_active.avg.per_cycle_active", "smsp__average_warp_latency_per_inst_issued.ratio"),
+    *(
+        f"sm__{unit}{_OF_ELAPSED}"
+        for unit in ("inst_issued", "inst_executed_pipe_xu", "pipe_tensor_cycles_active")
+    ),
+    f"l1tex__throughput{_OF_ELAPSED}",
+)
 _OPTIONS = (
     *("--profile-from-start", "off", "--target-processes", "all", "--clock-control", "none"),
     *("--cache-control", "all", "--force-overwrite"),
     *(word for section in _SECTIONS for word in ("--section", section)),
+    *("--metrics", ",".join(_METRICS_ASKED_FOR)),
 )
 _PAGES = {"raw": ("--print-units", "base"), "source": ("--print-source", "sass")}
 
@@ -167,16 +178,15 @@ _Figure = tuple[str, str]  # value and unit
 # The first of these metrics that a report has is the figure.
 _METRICS = {
     "us": ("gpu__time_duration.sum",),
-    "sm_ghz": ("sm__cycles_elapsed.avg.per_second", "smsp__cycles_elapsed.avg.per_second"),
+    "sm_ghz": tuple(f"{unit}__cycles_elapsed.avg.per_second" for unit in ("sm", "smsp", "gpc")),
     "grid": ("launch__grid_size",),
     "block": ("launch__block_size",),
     "registers": ("launch__registers_per_thread",),
     "active_cycles": ("sm__cycles_active.avg",),
-    "cycles": ("sm__cycles_elapsed.max", "sm__cycles_elapsed.avg", "smsp__cycles_elapsed.max"),
+    "cycles": tuple(f"{unit}__cycles_elapsed.max" for unit in ("sm", "smsp", "gpc")),
     "warps": ("smsp__warps_active.avg.per_cycle_active",),
     "cycles_per_instruction": ("smsp__average_warp_latency_per_inst_issued.ratio",),
 }
-_OF_ELAPSED, _OF_ACTIVE = ".avg.pct_of_peak_sustained_elapsed", ".avg.pct_of_peak_sustained_active"
 # Of each unit its counters' names; the busiest of those that a report has is the unit's share.
 _UNITS = {
     "dram": r"(gpu__)?dram_+throughput",

@@ -28,13 +28,17 @@ WORKLOADS = parse_problem("b=1,h=8,s=1024,d=64").workloads
 TASK = GpuTask("0" * 16, load_gpu("h100"), (), (), (), 0)
 
 
-@pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A script in PATH in place of ncu; what it is to do is written to it."""
-    path = tmp_path / "bin" / "ncu"
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A script in PATH in place of ncu; what it is to do is `put` there."""
+    path = folder / "bin" / "ncu"
     path.parent.mkdir()
     monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
     return path
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return stand_in(tmp_path, monkeypatch)
 
 
 def put(program: Path, text: str) -> None:
@@ -44,6 +48,10 @@ def put(program: Path, text: str) -> None:
 
 @pytest.fixture
 def pages(program: Path) -> Path:
+    return copy_pages(program)
+
+
+def copy_pages(program: Path) -> Path:
     """Beside the script, the pages that it prints."""
     for name in ("raw.csv", "source.csv"):
         shutil.copy(HERE / name, program.parent)
