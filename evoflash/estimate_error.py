@@ -27,6 +27,7 @@ class EstimateError:
     high: float  # a twentieth of the ratios is above
     spread: float  # of two thirds of a problem's ratios from their median: what is nearer has no order
     tau: float  # Kendall's, of the kernels of a problem, the mean over problems
+    held_out: int = 0  # problems that this is the mean over, if the model's constants were fitted to none
 
     def likely_us(self, estimate_us: float) -> tuple[float, float]:
         """Between which times nine of ten such kernels are, in us."""
@@ -34,10 +35,11 @@ class EstimateError:
 
     def in_words(self, gpu: str) -> str:
         """What is known of it, for who reads an estimate for `gpu`."""
+        where = f" on {self.held_out} held-out problems" if self.held_out else ""
         known = (
             f"of {self.kernels} {self.family} kernels, measured on {' and '.join(self.gpus)}, nine of ten "
             f"took {self.low:.2f} to {self.high:.2f} times their estimate, the median {self.median:.2f} "
-            f"times; Kendall's tau within a problem {self.tau:.2f}"
+            f"times; Kendall's tau within a problem {self.tau:.2f}{where}"
         )
         return known if gpu in self.gpus else f"for {gpu} nothing was measured; {known}"
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from evoflash.estimate_error import likely_us
+from evoflash.estimate_error import error_in_words, likely_us
 from evoflash.operation import CompileKey
 from evoflash.problem import has_lse
 from evoflash.space import Genome
@@ -188,8 +188,12 @@ class Evaluation:
         return likely_us(self.genome.family, self.model_version, self.score_us)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the compiler's logs; the genome as its id, its family and its values."""
-        fields = asdict(self) | {"likely_us": self.likely_us}
+        """Everything but the compiler's logs; the genome as its id, its family and its values; of an estimate
+        how far the model is off, in words.
+        """
+        fields = asdict(self) | {"likely_us": self.likely_us, "likely_from": None}
+        if self.model_version:
+            fields["likely_from"] = error_in_words(self.gpu, self.genome.family, self.model_version)
         values = self.genome.as_dict()
         fields["genome"] = {"id": self.genome.id, "family": self.genome.family, "values": values}
         if self.genome.edits:

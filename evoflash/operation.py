@@ -238,12 +238,20 @@ class Loop:
     cluster: int = 1  # CTAs that walk the same tiles together
     overlaps: int = 0  # on wgmma, 1: a warpgroup's second product runs beside its arithmetic
     row_tiles: int = 1  # on wgmma: of 64 rows, that a warpgroup computes
+    warpgroups: int = 0  # on wgmma: that compute attention, each a chain of its own; 0: no such chains
+    lead: int = 0  # half steps that the shallowest ring of boxes runs ahead of what reads them
     operand_bytes: int = 0  # of operand A, that wgmma reads in shared memory in a step of a CTA
     most_ctas: int = 0  # that a GPU gets of CTAs that take piece after piece; 0: a CTA for each piece
     noted_pieces: int = 0  # that such a CTA notes and may come back to
     section: int = 0  # groups of rows that CTAs go through before the next such section; 0: no sections
     part_keys: int = 0  # items of a step that are masked at a time, apart from the rest; 0: all of them
     grain: int = 1  # steps that one CTA takes together, where CTAs have equal shares of a list of steps
+    load_lines: int = (
+        0  # of the first-level cache that a load of a step touches, where those are many; 0: few
+    )
+    fetchers: int = 1  # lanes that share asking for a step's bulk copies
+    trips: int = 0  # in a step, of warps that fetch what is scattered and store it before they ask for more
+    merge_batch: int = 4  # parts that a thread loads at a time where it merges what CTAs left in memory
     emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's
 
 
@@ -254,6 +262,8 @@ class Work:
     steps: tuple[int, ...]  # that each CTA of one group, or pack of groups, takes, in launch order
     copies: int  # groups, or packs of groups, over all batches
     batch: int  # what a persistent grid is filled up to a multiple of
+    parts: int = 1  # CTAs that share what one of them owns; the last of them merges what all left in memory
+    part_bytes: int = 0  # that each of them leaves there
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,8 +402,6 @@ class Operation:
 
     # ---- the performance model, and the archive
     work: Callable[[Any, Loop], Work]  # of a workload
-    # (counts of a CTA in a step, workload, loop) -> warpgroups of a CTA that compute; 0 without wgmma
-    consumers: Callable[[Mapping[str, float], Any, Loop], int]
     # (workload, bytes) -> the largest workload like it whose tensors fit in these, as text; empty: none does
     fitting: Callable[[Any, int], str] | None = field(default=None, kw_only=True)
     distance: Callable[[Any, Any], float]  # between two workloads; 0: their best kernels are the same

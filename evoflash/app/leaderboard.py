@@ -29,7 +29,7 @@ from evoflash.app.runs import closing_database, cost_as_dict
 from evoflash.champions import ARCHIVED
 from evoflash.champions.evidence import archived_for
 from evoflash.errors import EvoflashError, UsageError
-from evoflash.estimate_error import likely_us
+from evoflash.estimate_error import error_in_words, likely_us
 from evoflash.evaluation import Basis
 from evoflash.kernels.family import load_family
 from evoflash.problem import canonical, parse_problem
@@ -62,11 +62,14 @@ class Rankings:
 
     def with_genes(self) -> list[dict[str, Any]]:
         """As as_dicts(), but with genes as `values`, and what made the kernel as `provenance`, in place of
-        their texts; of an estimate with `likely_us`, between which nine of ten such kernels are.
+        their texts; of an estimate with `likely_us`, between which nine of ten such kernels are, and
+        `likely_from`, the words that say so, and whether any was measured on the GPU.
         """
         rows = self.as_dicts()
         for row in rows:
-            row["likely_us"] = likely_us(row["name"], row["model_version"], row["score_us"])
+            name, version = row["name"], row["model_version"]
+            row["likely_us"] = likely_us(name, version, row["score_us"])
+            row["likely_from"] = error_in_words(row["gpu"], name, version) if version else None
         for row, name in ((row, name) for row in rows for name in ("values", "provenance")):
             text = row.pop(f"{name}_json")
             row[name] = None if text is None else json.loads(text)

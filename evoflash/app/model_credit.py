@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evoflash.app.insights import GroupStats, History, digest
 from evoflash.evaluation import Basis, Run, Status
@@ -26,15 +26,15 @@ class ModelCredit:
     edits: int
     valid: int
     invalid: Mapping[str, int]  # by kind
-    is_timed: bool  # whether its kernels are: an edited text is checked without a GPU, and not timed
     model: GroupStats | None  # kernels that the search evaluated; None: none
     control: GroupStats | None
     seconds: float  # from requests to answers, while the search went on
     waited_s: float  # of the search's own time
     chance: float | None  # that random edits gain as often as the model's did; None without both arms
-    kernels: Mapping[str, int]  # those that it proposed and the search took, each with its request's number
-    not_compiled: int  # of them
-    winner_request: int | None  # the one that the run's fastest kernel is from; None: it is not the model's
+    kernels: Mapping[str, int] = field(default_factory=dict)  # its own by id, each with its request's number
+    not_compiled: int = 0  # of them
+    is_timed: bool = True  # whether they are: without a GPU an edited text is checked alone
+    winner_request: int | None = None  # that the fastest kernel is from; None: it is not the model's
 
     @property
     def says(self) -> tuple[str, ...]:
@@ -52,7 +52,8 @@ def credit(store: Store, run: Run, history: History) -> ModelCredit | None:
     numbers = requests(exchanges)
     ids = (each.genome.id for each, _ in history if each.operator == MODEL_EDIT)
     mine = {each: numbers[each] for each in ids if each in numbers}
-    best, is_timed = best_in(history), not run.key.edits_source or run.key.basis is Basis.MEASURED
+    best, has_edits = best_in(history), any(each.genome.edits for each, _ in history)
+    is_timed = not (has_edits and run.key.basis is Basis.ESTIMATED)
     model, control = arms.get(MODEL_EDIT), arms.get(RANDOM_EDIT)
     return ModelCredit(
         name=run.key.llm,

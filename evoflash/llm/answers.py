@@ -15,15 +15,14 @@ from evoflash.space import Genome, SearchSpace, is_among
 MALFORMED = "malformed"
 KERNEL, GENE, VALUE, TWICE = "unknown kernel", "unknown gene", "unknown value", "gene named twice"
 NO_EFFECT, CHECK, DUPLICATE, SURPLUS = "no effect", "breaks a check", "duplicate", "surplus"
-KINDS = (MALFORMED, KERNEL, GENE, VALUE, TWICE, NO_EFFECT, CHECK, DUPLICATE, SURPLUS)
 MOST = 16  # edits of an answer that are looked at
 _MOST_DETAIL = 80  # characters
+EditOutcome = tuple[JudgedEdit, Genome | None]  # with the genome that a valid one makes
 
 
-Judged = tuple[JudgedEdit, Genome | None]  # with the genome that a valid one makes
-
-
-def edits_of(answer: str, judge: Callable[[Any], Judged], is_known: Callable[[Genome], bool]) -> list[Judged]:
+def edits_of(
+    answer: str, judge: Callable[[Any], EditOutcome], is_known: Callable[[Genome], bool]
+) -> list[EditOutcome]:
     """Each edit of the answer in order. `judge` is gene_edit or source_edit, with what these take besides.
 
     `is_known`: whether a genome was proposed before.
@@ -31,7 +30,7 @@ def edits_of(answer: str, judge: Callable[[Any], Judged], is_known: Callable[[Ge
     proposals = _proposals(answer)
     if proposals is None:
         return [(JudgedEdit("", {}, MALFORMED), None)]
-    found: list[Judged] = []
+    found: list[EditOutcome] = []
     children: set[Genome] = set()
     for proposal in proposals[:MOST]:
         edit, child = judge(proposal)
@@ -55,7 +54,7 @@ def _proposals(answer: str) -> list[Any] | None:
     return proposals if isinstance(proposals, list) and proposals else None
 
 
-def gene_edit(proposal: Any, *, shown: Mapping[str, Genome], space: SearchSpace) -> Judged:
+def gene_edit(proposal: Any, *, shown: Mapping[str, Genome], space: SearchSpace) -> EditOutcome:
     """An edit of genes; `shown` are the kernels of the request by label."""
     named = _named_values(proposal)
     if named is None:
@@ -65,7 +64,7 @@ def gene_edit(proposal: Any, *, shown: Mapping[str, Genome], space: SearchSpace)
     if parent is None:
         return JudgedEdit("", genes, KERNEL, proposal["kernel"][:_MOST_DETAIL]), None
 
-    def wrong(verdict: str, detail: str = "") -> Judged:
+    def wrong(verdict: str, detail: str = "") -> EditOutcome:
         return JudgedEdit(parent.id, genes, verdict, detail[:_MOST_DETAIL]), None
 
     if len(genes) < len(named):
@@ -86,7 +85,7 @@ def gene_edit(proposal: Any, *, shown: Mapping[str, Genome], space: SearchSpace)
     return JudgedEdit(parent.id, genes, VALID, child=child.id), child
 
 
-def source_edit(proposal: Any, *, shown: Mapping[str, Genome], source: KernelSource) -> Judged:
+def source_edit(proposal: Any, *, shown: Mapping[str, Genome], source: KernelSource) -> EditOutcome:
     """An edit of a kernel's text, as blocks of what stands there once and what is to stand there instead."""
     blocks = _blocks(proposal)
     if blocks is None:

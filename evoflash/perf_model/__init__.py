@@ -5,18 +5,19 @@ slowest path needs alone, or as long as the SM's units need for all CTAs that sh
 scheduled on the GPU's slots, launch after launch. Warps load, multiply and meet at barriers: the slowest path
 through a step counts. On Hopper it is the chain of one warpgroup, which knows nothing of other warpgroups,
 and is set against the units that all of an SM share. So two of them overlap products and exponentials, and
-one alone adds them up unless its kernel keeps a product in flight.
+one alone adds them up unless its kernel keeps a product in flight. DRAM is one more unit, of the whole GPU;
+CTAs that shared a row's work then meet in memory.
 
 Before anything is compiled, proportions tell how a genome's launches fill a GPU.
 
 Constants (`k` below), each with its source: constants.toml, versioned. How well it ranks:
-scripts/model/records/model-h200.json; of wgmma kernels scripts/hopper_kernel/records/model-hopper.json.xz.
+evoflash/estimate_error.toml.
 """
 
 import heapq
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -112,19 +113,45 @@ def estimate(
     """
     operation = operation_of(workload)
     work = operation.work(workload, profile)
-    groups = operation.consumers(profile.launches[0].per_step, workload, profile)
+    k = _constants_of(profile.launches[0], work, workload)
     first = at_work(launches[0], len(work.steps) * work.copies, work.batch, gpu.sm_count)
-    ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=groups)]
+    ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=profile.warpgroups, k=k)]
     for launch in launches[1:]:
-        ctas.append(_Ctas(launch, math.prod(launch.grid), gpu, registers, smem_static_bytes, groups=0))
+        count = math.prod(launch.grid)
+        ctas.append(_Ctas(launch, count, gpu, registers, smem_static_bytes, groups=0, k=constants()))
     main = _main(profile, ctas[0], work, gpu, spill_bytes=spill_bytes)
     rest = [_loopless(counts, each, gpu) for counts, each in zip(profile.launches[1:], ctas[1:], strict=True)]
     terms = {name: sum(part[name] for part in (main, *rest)) / gpu.clock_mhz for name in main}
-    busy_us = terms.pop("makespan")
-    terms["dram"] = workload.bytes_moved / (gpu.dram_gbps * 1e3)
-    terms["launch"] = constants()["launch_us"] * len(launches)
-    total = terms["launch"] + max(busy_us, terms["dram"])
+    terms.pop("makespan")
+    terms["dram"] = workload.bytes_moved / (k["dram_share"] * gpu.dram_gbps * 1e3)
+    terms["launch"] = sum(k["dependent_us" if each.dependent else "launch_us"] for each in launches)
+    main_us, *rest_us = (part["makespan"] / gpu.clock_mhz for part in (main, *rest))
+    total = terms["launch"] + _norm((main_us, terms["dram"]), k["dram_norm"]) + sum(rest_us)
     return Estimate(total, terms, max(terms, key=lambda name: terms[name]))
+
+
+def _constants_of(counts: Counts, work: Work, workload: Workload) -> dict[str, Any]:
+    """Those of the model, with the latency of memory as the main loop meets it: of the bytes that its CTAs
+    ask for, as many come from DRAM as the workload has, and the others, asked for again, from L2.
+    """
+    k, steps = constants(), sum(work.steps)
+
+    def asked_bytes(sectors: Callable[[Numbers], float]) -> float:
+        once, each = sectors(counts.fixed), sectors(counts.per_step)
+        return 32 * work.copies * (len(work.steps) * once + steps * each)
+
+    def latency(bytes_from_dram: float, asked: float) -> float:
+        share = min(1.0, bytes_from_dram / asked) if asked else 0.0
+        return float(k["memory_latency"] + share * (k["dram_latency"] - k["memory_latency"]))
+
+    copied, loaded = asked_bytes(_copied_sectors), asked_bytes(lambda n: n.get("l1_misses", 0))
+    rest = max(0.0, workload.bytes_moved - copied)
+    return {**k, "copy_latency": latency(workload.bytes_moved, copied), "load_latency": latency(rest, loaded)}
+
+
+def _copied_sectors(n: Numbers) -> float:
+    """That a CTA reads by cp.async and TMA, which pass the first-level cache by."""
+    return max(0.0, n.get("global_read_sectors", 0) - n.get("load_sectors", 0))
 
 
 class _Ctas:
@@ -139,8 +166,12 @@ class _Ctas:
         smem_static_bytes: int,
         *,
         groups: int,
+        k: Mapping[str, Any],
     ) -> None:
         self.count = count
+        self.k = {"copy_latency": k["memory_latency"], "load_latency": k["memory_latency"], **k}
+        self.cluster = math.prod(launch.cluster)
+        self.threads = math.prod(launch.block)
         self.groups = groups  # that compute on wgmma; 0: the kernel has none
         # Without a producer's: they ask for copies and sleep.
         self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
@@ -148,44 +179,72 @@ class _Ctas:
         self.together = min(resident, -(-self.count // gpu.sm_count))  # on the busiest SM
         self.slots = min(self.count, gpu.sm_count * self.together)
         self.busy_sms = min(self.count, gpu.sm_count)
-        self.l2_bytes_per_clk = min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)  # of one SM
+        # Of one SM. Boxes come at the port's rate: no limit of the whole L2 shows in their times.
+        self.l2_bytes_per_clk = _L2_PORT if groups else min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)
 
 
 def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_bytes: int) -> dict[str, float]:
     """Cycles of the launch that has the loop: its makespan, and each unit's as if it alone counted."""
     counts, steps = profile.launches[0], work.steps
     extra = profile.uncounted + ctas.warps * (constants()["loop_instructions"] + spill_bytes / 4)
-    per_step = {**counts.per_step, "operand_bytes": profile.operand_bytes}
+    lines = profile.load_lines * counts.per_step.get("ldg", 0)
+    per_step = {**counts.per_step, "operand_bytes": profile.operand_bytes, "lines": lines}
     once, each = _units(counts.fixed, 0.0, ctas, gpu), _units(per_step, extra, ctas, gpu)
+    p = ctas.k["warpgroup_norm" if ctas.groups else "overlap_norm"]
     start = _start_cycles(ctas) + _norm(
-        (_path_cycles(counts.fixed, 0.0, ctas, gpu), *_unit_cycles(once, ctas))
+        (_path_cycles(counts.fixed, 0.0, ctas, gpu), *_unit_cycles(once, ctas)), p
     )
     alone = _step_cycles(profile, extra, ctas, gpu)
-    step = _norm((alone, *_unit_cycles(each, ctas)))
+    step = _norm((alone, *_unit_cycles(each, ctas)), p)
 
     def end_cycles(cycles: float) -> float:
         return makespan([start + n * cycles for n in steps], work.copies, ctas.slots)
 
+    merge = _merge_cycles(work, profile, ctas)
     busy = {unit: work.copies * (len(steps) * once[unit] + sum(steps) * each[unit]) for unit in each}
     terms = {unit: cycles / ctas.busy_sms for unit, cycles in busy.items()}
-    return terms | {"latency": end_cycles(alone), "makespan": end_cycles(step)}
+    return terms | {"latency": end_cycles(alone) + merge, "makespan": end_cycles(step) + merge}
+
+
+def _merge_cycles(work: Work, profile: Profile, ctas: _Ctas) -> float:
+    """What the last CTA takes that merges the parts which others left in memory; and what those of a cluster
+    take that divide the keys, and find the others' parts in their shared memory.
+    """
+    parts, k = work.parts, ctas.k
+    if ctas.groups and profile.splits > 1 and ctas.cluster > 1:
+        others = min(profile.splits, ctas.cluster) - 1
+        return float(others * work.part_bytes / k["cluster_bytes_per_clk"])
+    if parts == 1:
+        return 0.0
+    of_part = work.part_bytes / ctas.cluster
+    rounds = -(-parts // profile.merge_batch) * math.ceil(of_part / (16 * ctas.threads))
+    return float(k["meeting_cycles"] + rounds * k["memory_latency"] + parts * of_part / _L2_PORT)
 
 
 def _start_cycles(ctas: _Ctas) -> float:
     """What a CTA waits before its first step and after its last; on wgmma its SM's other CTAs hide a part."""
-    k = constants()
-    return float(k["warpgroup_start"] / ctas.together if ctas.groups else k["memory_latency"])
+    k = ctas.k
+    if ctas.groups:
+        return float(k["warpgroup_start"] / ctas.together)
+    return float(k["dram_latency"] + (k["cluster_start"] if ctas.cluster > 1 else 0))
 
 
 def _step_cycles(profile: Profile, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
     """A step of a CTA that has its SM to itself, and what it waits in it for keys and values."""
-    n, k = profile.launches[0].per_step, constants()
+    n, k = profile.launches[0].per_step, ctas.k
     if not ctas.groups:
+        if n.get("critical_ldg", 0):
+            rounds = n.get("critical_load_rounds", 0)
+            if n.get("critical_mma", 0):  # what a step loads is asked for before its products
+                rounds = min(rounds, 1.0)
+            n = {**n, "critical_load_rounds": max(rounds, 1 / profile.stages)}
         path = _path_cycles(n, extra, ctas, gpu)
-        return path + exposed_copies(n, path, ctas.warps, k)
+        boxes = n.get("tma", 0) / profile.fetchers * k["box_cycles"]
+        path += exposed_copies(n, path, ctas.warps, k)
+        return float(max(path, profile.trips * k["trip_cycles"], boxes))
     chain = chain_cycles(n, _instructions(n) + extra, ctas.groups, gpu, k, overlaps=bool(profile.overlaps))
     chain += k["cluster_cycles"] if profile.cluster > 1 else 0
-    return chain + exposed_boxes(n, chain, profile.stages, ctas.l2_bytes_per_clk, k)
+    return chain + exposed_boxes(n, chain, profile.lead / 2, ctas.l2_bytes_per_clk, k)
 
 
 def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
@@ -194,7 +253,10 @@ def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
     alone = constants()["memory_latency"] + _path_cycles(counts.fixed, 0.0, ctas, gpu)
     waves = ctas.count / ctas.slots
     terms = {unit: cycles * ctas.count / ctas.busy_sms for unit, cycles in units.items()}
-    return terms | {"latency": waves * alone, "makespan": waves * _norm((alone, *_unit_cycles(units, ctas)))}
+    return terms | {
+        "latency": waves * alone,
+        "makespan": waves * _norm((alone, *_unit_cycles(units, ctas)), constants()["overlap_norm"]),
+    }
 
 
 def _instructions(n: Numbers, prefix: str = "") -> float:
@@ -208,27 +270,24 @@ def _instructions(n: Numbers, prefix: str = "") -> float:
 def _units(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
     """Cycles that each unit of an SM works for the counts of one CTA; `extra`: instructions besides them."""
     loads = n.get("load_sectors", 0)
-    copied = max(
-        0.0, n.get("global_read_sectors", 0) - loads
-    )  # cp.async and TMA pass the first-level cache by
-    far = copied + n.get("l1_misses", 0) + n.get("global_write_sectors", 0)
+    far = _copied_sectors(n) + n.get("l1_misses", 0) + n.get("global_write_sectors", 0)
     near = (n.get("smem_wavefronts", 0) + n.get("shfl", 0)) * 128 / gpu.smem_bytes_per_clk
     operands = n.get("wgmma_macs", 0) / _MACS_PER_B_BYTE + n.get("operand_bytes", 0)
     near += (n.get("tma_bytes", 0) + operands) / gpu.smem_bytes_per_clk
     products = n.get("mma", 0) * MMA_FLOPS / gpu.mma_flops_per_clk
-    products += 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk
+    products += 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk / ctas.k["tensor_share"]
     return {
         "tensor": products,
         "exp": (n.get("ex2", 0) + n.get("rcp", 0) + n.get("lg2", 0)) * 32 / gpu.ex2_per_clk,
         "issue": (_instructions(n) + extra) / SCHEDULERS,
-        "shared": near + max(n.get("ldg", 0), loads / _L1_SECTORS),
+        "shared": near + max(n.get("ldg", 0), loads / _L1_SECTORS, ctas.k["line_cycles"] * n.get("lines", 0)),
         "l2": far * 32 / ctas.l2_bytes_per_clk,
     }
 
 
 def _path_cycles(n: Numbers, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
     """Cycles along the slowest path of a CTA that has its SM to itself, copies in flight left out."""
-    together, k = _instructions(n) + extra, constants()
+    together, k = _instructions(n) + extra, ctas.k
     if ctas.groups:
         return chain_cycles(n, together, ctas.groups, gpu, k)
     return path_cycles(n, _instructions(n, "critical_") + extra / ctas.warps, together, ctas.warps, gpu, k)
@@ -241,8 +300,7 @@ def _unit_cycles(units: Numbers, ctas: _Ctas) -> tuple[float, ...]:
     return tuple(ctas.together * n * (uneven if u in _PER_SCHEDULER else 1) for u, n in units.items())
 
 
-def _norm(cycles: Iterable[float]) -> float:
-    p = constants()["overlap_norm"]
+def _norm(cycles: Iterable[float], p: float) -> float:
     return float(sum(c**p for c in cycles) ** (1 / p))
 
 
@@ -316,7 +374,7 @@ def _load_cycles(n: Numbers, k: Mapping[str, Any]) -> float:
     """What rounds of plain loads wait: for L2 where the first-level cache misses, and for that cache else."""
     rounds = n.get("critical_load_rounds", 0)
     missing = min(1.0, n.get("critical_l1_misses", 0) / rounds) if rounds else 0.0
-    return float(rounds * (missing * k["memory_latency"] + (1 - missing) * k["shared_latency"]))
+    return float(rounds * (missing * k["load_latency"] + (1 - missing) * k["shared_latency"]))
 
 
 def exposed_copies(n: Numbers, step: float, warps: int, k: Mapping[str, Any]) -> float:
@@ -330,7 +388,7 @@ def exposed_copies(n: Numbers, step: float, warps: int, k: Mapping[str, Any]) ->
         waits = n[name] if name.startswith("wait@") else 0
         if waits and clock:
             ahead = n.get(name.replace("wait", "age"), 0) / waits / clock
-            exposed += waits / warps * max(0.0, k["memory_latency"] - ahead * step)
+            exposed += waits / warps * max(0.0, k["copy_latency"] - ahead * step) / max(1.0, ahead)
     return exposed
 
 
@@ -351,7 +409,7 @@ def chain_cycles(
     `instructions` are the CTA's warp instructions. `overlaps`: the next step's scores are under way before
     this step's exponentials are taken, so that a product runs beside them.
     """
-    products = 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk / groups
+    products = 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk / groups / k["tensor_share"]
     softmax = _softmax_cycles(n, instructions, groups, gpu, k)
     both = products / 2 + max(products / 2, softmax) if overlaps else products + softmax
     waits = k["mbarrier_cycles"] * n.get("mbarrier", 0) + k["barrier_cycles"] * n.get("barrier", 0)
@@ -364,17 +422,18 @@ def _softmax_cycles(
 ) -> float:
     """A warp's instructions and its exponentials, which overlap in part."""
     exponentials = (n.get("ex2", 0) + n.get("rcp", 0) + n.get("lg2", 0)) * 32 / gpu.ex2_per_clk / groups
-    issued, p = k["lone_cpi"] * instructions / (WARPS * groups), k["overlap_norm"]
+    issued, p = k["warpgroup_cpi"] * instructions / (WARPS * groups), k["overlap_norm"]
     return float((issued**p + exponentials**p) ** (1 / p))
 
 
-def exposed_boxes(n: Numbers, chain: float, stages: int, bytes_per_clk: float, k: Mapping[str, Any]) -> float:
+def exposed_boxes(n: Numbers, chain: float, lead: float, bytes_per_clk: float, k: Mapping[str, Any]) -> float:
     """What a step waits for its tiles: their latency and transfer, less the time that the ring runs ahead.
 
-    A slot is free again in the midst of the step that reads it, so the ring is stages - 1/2 steps ahead.
+    `lead` are steps. A slot is free again in the midst of the step that reads it, so that a ring of as many
+    stages is half a step less ahead. What one step waits for, all steps of the lead have waited for together.
     """
-    arrival = k["memory_latency"] + n.get("tma_bytes", 0) / bytes_per_clk
-    return float(max(0.0, arrival - (stages - 0.5) * chain))
+    arrival = k.get("copy_latency", k["memory_latency"]) + n.get("tma_bytes", 0) / bytes_per_clk
+    return float(max(0.0, arrival - lead * chain) / max(1.0, lead))
 
 
 PROPORTIONS = (  # all but the last in powers of two

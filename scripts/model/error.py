@@ -5,8 +5,9 @@
 The kernels, of several problems and GPUs, their measured times and the model's estimates stand in a record.
 Each kernel is compiled and counted in the emulator, as a search without a GPU does. For each family: the
 median and the 90 % range of the measured time over the estimate, how far two thirds of a problem's ratios
-are from their median, and Kendall's tau, the mean over its problems. To be run anew when the model's
-constants or a family change; takes one to three CPU seconds for each kernel. Measures nothing.
+are from their median, and Kendall's tau, the mean over problems that the model's constants were not fitted
+to, where the record holds some out. To be run anew when the model's constants or a family change; takes one
+to three CPU seconds for each kernel. Measures nothing.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import json
 import math
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -39,7 +41,9 @@ RECORD = Path(__file__).parent / "records" / "estimates-beside-times.json"
 _LIMIT_S, _ALL_LIMIT_S = 120.0, 7200.0  # of a kernel, of a family
 _MANY = 2  # at a time
 _PLACE = "family", "gpu", "problem"  # of a group of kernels in the record
+_HELD_OUT = "held_out"  # says that no constant of the model was fitted to a group
 _FEWEST = 8  # kernels of a problem; with fewer an order says nothing
+_ALIKE = 1.01  # times nearer than this have no order: so much does a kernel differ from itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class TimedKernel:
     values: Mapping[str, Any]
     us: float
     estimate_us: float | None
+    is_held_out: bool = False
 
     @property
     def ratio(self) -> float:
@@ -62,9 +67,11 @@ class TimedKernel:
 def timed_kernels() -> list[TimedKernel]:
     """All of the record."""
     return [
-        TimedKernel(*(group[name] for name in _PLACE), *kernel)
+        TimedKernel(
+            group["family"], group["gpu"], group["problem"], values, us, estimate_us, _HELD_OUT in group
+        )
         for group in read_record(RECORD)["groups"]
-        for kernel in group["kernels"]
+        for values, us, estimate_us in group["kernels"]
     ]
 
 
@@ -96,16 +103,17 @@ def _today(space: SearchSpace, values: Mapping[str, Any]) -> Genome | None:
 
 
 def tau(kernels: Sequence[TimedKernel]) -> float:
-    """Kendall's tau-b of times and estimates: 1 is the same order, 0 none; equal ones have no order."""
-    agree = unlike_times = unlike_estimates = 0
-    for first, second in itertools.combinations(kernels, 2):
-        left = (first.us > second.us) - (first.us < second.us)
-        one, two = (first.estimate_us or 0.0), (second.estimate_us or 0.0)
-        right = (one > two) - (one < two)
-        agree += left * right
-        unlike_times += left != 0
-        unlike_estimates += right != 0
-    scale = math.sqrt(unlike_times * unlike_estimates)
+    """Kendall's tau-b of times and estimates, over pairs whose times are apart: 1 is the same order, 0 none;
+    equal estimates have no order.
+    """
+    agree = pairs = unlike_estimates = 0
+    for first, second in itertools.combinations(sorted(kernels, key=attrgetter("us")), 2):
+        if second.us >= _ALIKE * first.us:
+            one, two = (first.estimate_us or 0.0), (second.estimate_us or 0.0)
+            agree += (two > one) - (two < one)
+            pairs += 1
+            unlike_estimates += one != two
+    scale = math.sqrt(pairs * unlike_estimates)
     return agree / scale if scale else 0.0
 
 
@@ -118,6 +126,7 @@ def summary(kernels: Sequence[TimedKernel]) -> dict[str, Any]:
     low, *_, high = statistics.quantiles(ratios, n=20, method="inclusive")
     large = [group for group in groups.values() if len(group) >= _FEWEST]
     apart = sorted(itertools.chain.from_iterable(map(_apart, large)))
+    unseen = [group for group in large if group[0].is_held_out]
     return {
         "kernels": len(kernels),
         "problems": len(groups),
@@ -126,7 +135,8 @@ def summary(kernels: Sequence[TimedKernel]) -> dict[str, Any]:
         "low": round(low, 3),
         "high": round(high, 3),
         "spread": round(math.exp(apart[math.ceil(len(apart) * 2 / 3) - 1]), 3),
-        "tau": round(statistics.mean(map(tau, large)), 3),
+        "tau": round(statistics.mean(map(tau, unseen or large)), 3),
+        "held_out": len(unseen),
     }
 
 
@@ -137,12 +147,14 @@ def _apart(group: Sequence[TimedKernel]) -> list[float]:
 
 
 def summaries(kernels: Sequence[TimedKernel]) -> dict[str, dict[str, Any]]:
-    """The table's row of each family, over the kernels that the model has an estimate of."""
+    """The table's row of each family with enough kernels of a problem, over all that have an estimate."""
     families: dict[str, list[TimedKernel]] = {}
     for each in kernels:
         if each.estimate_us:
             families.setdefault(each.family, []).append(each)
-    return {family: summary(own) for family, own in sorted(families.items())}
+    counted = {family: Counter((each.gpu, each.problem) for each in own) for family, own in families.items()}
+    enough = sorted(family for family, counts in counted.items() if max(counts.values()) >= _FEWEST)
+    return {family: summary(families[family]) for family in enough}
 
 
 def main() -> int:
@@ -183,9 +195,10 @@ def _groups(kernels: Sequence[TimedKernel]) -> list[dict[str, Any]]:
     return [
         {
             **dict(zip(_PLACE, where, strict=True)),
+            **({_HELD_OUT: True} if is_held_out else {}),
             "kernels": [[dict(each.values), each.us, each.estimate_us] for each in group],
         }
-        for where, group in itertools.groupby(kernels, key=attrgetter(*_PLACE))
+        for (*where, is_held_out), group in itertools.groupby(kernels, key=attrgetter(*_PLACE, "is_held_out"))
     ]
 
 

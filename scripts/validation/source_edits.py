@@ -12,6 +12,7 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +24,25 @@ from evoflash.trust.selftest.corpus import Fraud, build_fraud, corpus
 from scripts.records import command, read_record, write_record
 
 GPU = "h100"
-_INCLUDE = '#include "ef.h"\n'
 
 
 def edited_export(fraud: Fraud) -> str:
     """The export of its honest kernel with the fraud in it; of a control, with a comment."""
     gpu = load_gpu(GPU)
-    honest, _ = build_fraud(Fraud(fraud.kernel, "", "", ""), gpu)
-    patched, _ = build_fraud(fraud, gpu)
-    exported = export_kernel(honest.genome, Problem((fraud.kernel.problem,)), gpu)
-    before, after = (each.source.partition(_INCLUDE)[2] for each in (honest, patched))
-    kernel = before[: before.rindex("EF_EXPORT_KERNEL")]
-    changed = after[: after.rindex("EF_EXPORT_KERNEL")]
-    assert exported.count(kernel) == 1, f"{fraud.name}: the export has another kernel"
-    return exported.replace(kernel, changed if fraud.patch else f"{kernel}// edited\n")
+    honest, _ = build_fraud(replace(fraud, patch=()), gpu)
+    last = honest.source[honest.source.rindex("EF_EXPORT_KERNEL") :]
+    edits = fraud.patch or ((last, f"// edited\n{last}"),)
+    return export_kernel(replace(honest.genome, edits=edits), Problem((fraud.kernel.problem,)), gpu)
 
 
-def judged(fraud: Fraud, folder: Path) -> dict[str, Any]:
+def judged(fraud: Fraud, folder: Path, *, seed: int) -> dict[str, Any]:
     """A row of the record."""
     row: dict[str, Any] = {"name": fraud.name, "kernel": fraud.kernel.name, "source": fraud.source}
     if fraud.launch:
         return {**row, "end": "no edit"}
     path = folder / "kernel.cu"
     path.write_text(edited_export(fraud))
-    answer = judge_file(path, JudgeOptions(stage="smoke", seed=1, timeout_s=300.0), db="none.db")
+    answer = judge_file(path, JudgeOptions(stage="smoke", seed=seed, timeout_s=300.0), db="none.db")
     is_good = answer.is_correct == fraud.is_control
     end = ("accepted" if fraud.is_control else "rejected") if is_good else "WRONG"
     if not is_good and fraud.emulated.skip:  # and no emulated run can show it: the GPU's rungs reject it
@@ -65,6 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", help="of frauds, or of their kernels; default: all")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     chosen = [
         each for each in corpus() if not options.names or {each.name, each.kernel.name} & {*options.names}
@@ -72,7 +69,7 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for fraud in chosen:
-            rows.append(judged(fraud, Path(folder)))
+            rows.append(judged(fraud, Path(folder), seed=options.seed))
             print(*(str(value) for value in rows[-1].values()), sep="  ", flush=True)
     if options.out and options.out.exists():  # of an earlier run, for other names
         again = {(row["kernel"], row["name"]) for row in rows}

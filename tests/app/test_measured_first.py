@@ -17,6 +17,7 @@ from evoflash.exports.claims import claims, facts
 from evoflash.exports.exported import ExportRequest, with_evaluation
 from evoflash.kernels.family import load_family
 from evoflash.notices import heard_by
+from evoflash.perf_model import model_version
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
@@ -52,7 +53,7 @@ def estimate(
         rung,
         timings=(timing,),
         score_us=us,
-        model_version="4",
+        model_version=model_version(),
     )
 
 
@@ -194,6 +195,16 @@ def test_what_the_archive_measured_stands_before_the_estimates(database) -> None
     assert "631b9e5384a0dea3 was measured: 786.65 us" in said
     assert "the model says 22 % more." in said
     assert "1 other kernel shown ties with the fastest: equal estimates of ~836.3 us." in said
+
+
+def test_json_says_how_far_an_estimate_is_off_and_where_that_was_measured(database) -> None:
+    table, _ = leaderboard([database], problem=PROBLEM)
+    rows = [row for row in table.with_genes() if row["basis"] == "estimated"]
+    elsewhere = replace(estimate(KNOWN.genome, 5.0), gpu="l4").as_dict()
+
+    assert all(row["likely_from"].startswith("of ") and row["likely_us"] for row in rows)
+    assert elsewhere["likely_from"].startswith("for l4 nothing was measured; of ")
+    assert replace(estimate(KNOWN.genome, 5.0), model_version="").as_dict()["likely_from"] is None
 
 
 def test_what_was_never_searched_is_answered_by_the_archive_alone(database) -> None:

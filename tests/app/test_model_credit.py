@@ -31,3 +31,11 @@ def test_a_gain_that_chance_would_show_is_none(gains: int, says: str) -> None:
     assert second == "9 edits, 8 valid, 1 not (1 duplicate)."
     assert f"{gains} faster than the parent" in third
     assert says in last
+
+
+def test_kernels_that_were_checked_and_not_timed_are_no_matter_of_chance() -> None:
+    counts = ("m:full+source", 1, 1, {}, 2, 1, {"does not apply": 1}, arm(1, 0), arm(1, 0), 2.0, 0.1, None)
+    said = ModelCredit(*counts, kernels={"ab": 1}, not_compiled=1, is_timed=False, winner_request=None).says
+    assert "1 of them not compiled" in said[2]
+    assert "not timed" in said[-1]
+    assert ModelCredit(*counts, kernels={"ab": 1}, winner_request=1).says[-1].endswith("of request 1.")

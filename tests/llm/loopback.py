@@ -130,19 +130,15 @@ def source_proposals(*edits: list[tuple[str, str]]) -> str:
     return json.dumps({"proposals": made})
 
 
-def good_source(request: Asked, number: int) -> None:
-    """Two edits that are right: another depth of the main loop, and a sum begun in another order."""
-    text = source_of(request.said)
-    line = next(line for line in text.splitlines() if line.startswith("constexpr float kLn2"))
-    request.say(
-        source_proposals(
-            [
-                (line, f"{line}\nconstexpr int kTried = {number};"),
-                ("#pragma unroll 1\n", f"#pragma unroll {number + 2}\n"),
-            ],
-            [("quad_sum(float x) {\n  x +=", f"quad_sum(float x) {{\n  x += {number}.0f * 0.0f + ")],
-        )
+def good_source_and_echo(request: Asked, number: int) -> None:
+    """Behind all that it was sent, headers too, an edit of flash_wmma that is right and two that are none."""
+    sent = f"{request.path} {dict(request.headers.items())}".replace("{", "(").replace("}", ")")
+    edits = source_proposals(
+        [("row_sum[i] += x + y;", f"row_sum[i] = (row_sum[i] + x) + y;  // {number}")],
+        [("EF_EXPORT_KERNEL(", "// EF_EXPORT_KERNEL(")],
+        [("no such line", sent)],
     )
+    request.say(f"{sent} {edits}")
 
 
 def some_lines(request: Asked, number: int) -> None:

@@ -57,6 +57,44 @@ def test_a_search_with_a_model_is_credited_reported_and_repeated_and_shows_no_se
     assert not any(secret in text for secret in (KEY, QUERY) for text in kept)
 
 
+@pytest.mark.full
+def test_a_search_with_edited_sources_is_checked_stored_shown_exported_and_repeated(tmp_path: Path) -> None:
+    path, kernel = tmp_path / "db", tmp_path / "kernel.cu"
+    search = ("search", "--gpu", "l4", "--problem", "b=1,h=1,s=64,d=64", "--family", "flash_wmma")
+    search = (*search, "--strategy", "evolution", "--budget", "40", "--no-archive")
+    with loopback.loopback(loopback.good_source_and_echo) as server:
+        url = f"{server.url}?key={QUERY}"
+        asked = ("--llm", "some-model", "--llm-url", url, "--llm-key-env", "LLM_KEY", "--llm-source")
+        first = said(path, *search, *asked, "-v", LLM_KEY=KEY)
+        requests = list(server.requests)
+    assert "not ranked: without the GPU nothing times them" in first.stderr
+    made = lineage(path, 1)
+    (edited,) = [genome for genome, operator in made if operator == "language_model"]
+    (shown,) = json.loads(said(path, "show", edited, "--json").stdout)
+    assert (shown["status"], shown["rung"], shown["score_us"]) == ("correct", "preflight", None)
+    assert shown["genome"]["edits"][0]["search"] == "row_sum[i] += x + y;"
+    assert shown["proposed_by"] == [{"llm": "some-model:full+source", "run": 1, "request": 1}]
+    text = said(path, "show", edited)
+    assert "by the language model some-model:full+source, request 1 of run 1" in text.stdout
+    said(path, "export", edited, "-o", str(kernel))
+    assert "row_sum[i] = (row_sum[i] + x) + y;" in kernel.read_text()
+    assert "outputs compared in the emulator, in a sandbox" in kernel.read_text()
+    answer = json.loads(said(path, "evaluate", str(kernel), "--json", "--stage", "smoke").stdout)
+    assert answer["status"] == "correct"
+    for command in ("check", "evaluate"):
+        refused = evoflash(command, edited, "--db", str(path))
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert f"evoflash export {edited[:8]} -o kernel.cu" in refused.stderr
+    record = report(path)["language_model"]
+    assert record["kernels"] == {edited: 1}
+    assert {"touches the signature or the launch", "does not apply"} <= set(record["invalid"])
+    said(path, *search, "--llm-replay", "1")
+    assert lineage(path, 2) == made
+    kept = [first.stdout, first.stderr, text.stdout, *(str(body) for _, _, body in requests)]
+    kept += [each.read_bytes().decode("latin-1") for each in tmp_path.iterdir()]
+    assert not any(secret in each for secret in (KEY, QUERY) for each in kept)
+
+
 @table_of_cases()
 def test_options_that_do_not_go_together_are_one_line(options: list[str], says: str, tmp_path: Path) -> None:
     done = evoflash(*RECORDED, *options, "--db", str(tmp_path / "db"))

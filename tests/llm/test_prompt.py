@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from strategy_cases import SPACE, spend
 
-from evoflash.llm.prompt import PRESETS, KernelTask, letter
+from evoflash.llm.prompt import PRESETS, KernelSource, KernelTask, letter
 from evoflash.strategies import make_strategy
 
 TASK = KernelTask("b=1,s=64", {"name": "g"}, 1.0, "Tiles.", SPACE, {"v_stages": "waits == 'separate'"}, {})
@@ -61,3 +61,21 @@ def test_the_schema_allows_what_the_space_does(told) -> None:
     plain = letter(TASK, told, model="m", preset="free", seed=7, is_plain=True).body
     assert set(plain) == {"model", "messages"}
     assert len(json.dumps(plain)) < 8_000
+
+
+def test_where_a_text_is_edited_the_request_has_the_fastest_kernels_and_its_launch_and_no_genes(told) -> None:
+    launches = [{"entry": "tiles", "block": (128, 1, 1)}]
+    source = KernelSource(lambda genome: f"int {genome.id};", lambda genome: launches, lambda *_: None, 4000)
+    made = letter(replace(TASK, source=source), told, model="m", preset="full", seed=0)
+    system, user = (message["content"] for message in made.body["messages"])
+    (best,) = made.shown
+    assert f"```cuda\nint {best};\n```" in user
+    assert json.dumps(launches) in user
+    assert "Genes of this kernel family" not in user
+    assert user.index("What was learnt") > user.index("The fastest so far")
+    assert "exactly once" in system
+    assert "4000 characters" in system
+    proposal = made.body["response_format"]["json_schema"]["schema"]["properties"]["proposals"]["items"]
+    assert proposal["properties"]["kernel"]["enum"] == ["K1"]
+    edits = proposal["properties"]["edits"]["items"]
+    assert (set(edits["properties"]), edits["required"]) == ({"search", "replace"}, ["search", "replace"])

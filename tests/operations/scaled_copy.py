@@ -191,10 +191,6 @@ def work(workload: Workload, loop: Loop) -> Work:
     return Work(steps, copies=1, batch=1)
 
 
-def consumers(counts: Mapping[str, float], workload: Workload, loop: Loop) -> int:
-    return 0  # there is no wgmma here
-
-
 def distance(a: Workload, b: Workload) -> float:
     return abs(float(np.log2(a.bytes_moved / b.bytes_moved))) + (a.dtype != b.dtype)
 
@@ -233,7 +229,6 @@ OPERATION = Operation(
     hidden_workloads=hidden_workloads,
     preflight_runs=preflight_runs,
     work=work,
-    consumers=consumers,
     distance=distance,
     interface=Path(__file__).with_name("interface.h.j2"),
     interface_names=interface_names,

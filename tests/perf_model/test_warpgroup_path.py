@@ -7,8 +7,6 @@ import pytest
 
 from evoflash.kernels.family import load_family
 from evoflash.launch import LaunchConfig
-from evoflash.operation import Loop
-from evoflash.operations.attention.loop import consumers
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.perf_model import (
     Counts,
@@ -22,8 +20,6 @@ from evoflash.perf_model import (
     makespan,
 )
 from evoflash.specs import load_gpu
-
-ONE_TILE = Loop(rows=64, keys=64, stages=2, splits=1)
 
 H200 = load_gpu("h200")
 WORK = AttentionWorkload(16, 16, 16, 2048, 2048, 64)
@@ -54,6 +50,8 @@ def _profile(groups: int = 2, keys: int = 128, *, stages: int = 2, **changes: fl
         rows=64 * groups,
         keys=keys,
         stages=stages,
+        lead=2 * stages - 1,
+        warpgroups=groups,
         splits=1,
         uncounted=4 * groups * keys,
     )
@@ -77,35 +75,6 @@ def _chain(groups: int, keys: int, *, overlaps: bool = False) -> float:
     return chain_cycles(_counts(groups, keys), 1600 * groups, groups, H200, constants(), overlaps=overlaps)
 
 
-# ---- who computes
-
-
-@pytest.mark.parametrize("groups", [1, 2, 3, 4])
-@pytest.mark.parametrize("keys", [32, 48, 176, 256])
-@pytest.mark.parametrize("head_dim", [64, 128])
-def test_counts_tell_how_many_warpgroups_compute(groups, keys, head_dim):
-    assert (
-        consumers(_counts(groups, keys, head_dim), AttentionWorkload(1, 1, 1, 64, 64, head_dim), ONE_TILE)
-        == groups
-    )
-
-
-def test_a_warpgroup_of_two_tiles_of_rows_counts_as_one():
-    two_tiles = {name: 2 * count for name, count in _counts(3, 96).items()}
-
-    assert consumers(two_tiles, AttentionWorkload(1, 1, 1, 64, 64, 64), replace(ONE_TILE, row_tiles=2)) == 3
-
-
-def test_a_kernel_without_wgmma_has_no_warpgroups():
-    assert consumers({"mma": 256.0, "wgmma": 0.0}, AttentionWorkload(1, 1, 1, 64, 64, 64), ONE_TILE) == 0
-
-
-def test_a_producers_warps_cost_no_instructions():
-    whole, single = (_estimate(_profile(), _launch(producer_warps=n), registers=64) for n in (4, 1))
-
-    assert whole.total_us == single.total_us
-
-
 # ---- one warpgroup
 
 
@@ -117,7 +86,7 @@ def test_a_warpgroup_alone_adds_products_and_exponentials():
 
 
 def test_products_in_flight_hide_at_most_p_v_behind_the_exponentials():
-    p_v = _counts(1, 128)["wgmma_macs"] / 4096
+    p_v = _counts(1, 128)["wgmma_macs"] / (4096 * constants()["tensor_share"])
 
     assert _chain(1, 128) - _chain(1, 128, overlaps=True) == pytest.approx(p_v)
 
@@ -125,7 +94,8 @@ def test_products_in_flight_hide_at_most_p_v_behind_the_exponentials():
 def test_products_in_flight_are_still_made():
     products = {"wgmma_macs": 4096.0 * 500}
 
-    assert chain_cycles(products, 4, 1, H200, constants(), overlaps=True) == 1000
+    cycles = 1000 / constants()["tensor_share"]
+    assert chain_cycles(products, 4, 1, H200, constants(), overlaps=True) == pytest.approx(cycles)
 
 
 def test_equal_warpgroups_have_equal_chains():
@@ -154,7 +124,8 @@ def test_the_tensor_cores_do_two_operations_for_each_multiplication():
     found = _estimate(_profile(), _launch())
 
     macs = STEPS * _counts(2, 128)["wgmma_macs"]
-    assert found.terms["tensor"] == pytest.approx(2 * macs / (132 * 4096 * 1980))
+    rate = 4096 * constants()["tensor_share"]
+    assert found.terms["tensor"] == pytest.approx(2 * macs / (132 * rate * 1980))
 
 
 def test_boxes_come_through_l2_once_and_through_no_register():
@@ -162,7 +133,7 @@ def test_boxes_come_through_l2_once_and_through_no_register():
         _estimate(_profile(tma_bytes=n, global_read_sectors=n / 32), _launch()) for n in (32e3, 64e3)
     )
 
-    assert more.terms["l2"] - base.terms["l2"] == pytest.approx(STEPS * 32e3 / (5120 * 1980))
+    assert more.terms["l2"] - base.terms["l2"] == pytest.approx(STEPS * 32e3 / (132 * 64 * 1980))
     assert more.terms["shared"] > base.terms["shared"]
     assert more.terms["issue"] == base.terms["issue"]
 
@@ -186,7 +157,7 @@ def test_each_warp_of_a_warpgroup_issues_its_products():
 
 def test_a_deeper_ring_waits_less_for_its_tiles():
     tiles, chain = {"tma_bytes": 32768.0}, 1000.0
-    exposed = [exposed_boxes(tiles, chain, n, 38.8, constants()) for n in (1, 2, 3)]
+    exposed = [exposed_boxes(tiles, chain, n, 38.8, constants()) for n in (0.5, 1.5, 2.5)]
 
     assert exposed[0] > exposed[1] == exposed[2] == 0
     assert exposed[0] == pytest.approx(constants()["memory_latency"] + 32768 / 38.8 - 500)
@@ -215,13 +186,13 @@ def test_every_mbarrier_on_the_way_costs():
 
 
 def test_ctas_that_share_an_sm_hide_each_others_start(monkeypatch):
-    table = {**constants(), "warpgroup_start": 0.0}
+    table, start_cycles = {**constants(), "warpgroup_start": 0.0}, constants()["warpgroup_start"]
     alone, paired = _launch(1), _launch(1, smem_bytes=100_000)
-    with_start = [_estimate(_profile(1), launch).total_us for launch in (alone, paired)]
+    with_start = [_estimate(_profile(1), launch).terms["latency"] for launch in (alone, paired)]
     monkeypatch.setattr("evoflash.perf_model.constants", lambda: table)
-    without = [_estimate(_profile(1), launch).total_us for launch in (alone, paired)]
+    without = [_estimate(_profile(1), launch).terms["latency"] for launch in (alone, paired)]
 
-    waves, start_us = (math.ceil(32 * 256 / n) for n in (132, 264)), 3500 / 1980
+    waves, start_us = (math.ceil(32 * 256 / n) for n in (132, 264)), start_cycles / 1980
     expected = [next(waves) * start_us, next(waves) * start_us / 2]
     assert [a - b for a, b in zip(with_start, without, strict=True)] == pytest.approx(expected)
 
@@ -285,6 +256,17 @@ def test_the_order_of_hopper_pieces_and_who_hands_them_out_leave_the_estimate_al
 
     for schedule in ("grid", "persistent", "dynamic"):
         assert total_us(schedule=schedule, tile_order=order) == total_us(tile_order="reversed")
+
+
+def test_blocks_of_a_cluster_that_divide_the_keys_read_what_the_others_have():
+    alone = _estimate(replace(_profile(), splits=4), _launch(cluster=1)).terms["latency"]
+    pairs, fours = (
+        _estimate(replace(_profile(), splits=n), _launch(cluster=n)).terms["latency"] for n in (2, 4)
+    )
+    part_us = 4 * 128 * 64 / constants()["cluster_bytes_per_clk"] / 1980
+
+    assert fours == pytest.approx(alone + 3 * part_us)
+    assert pairs > part_us
 
 
 def test_a_combining_launch_costs_what_it_costs_behind_any_kernel():

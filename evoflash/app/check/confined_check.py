@@ -59,8 +59,8 @@ def run_whole(confined: ConfinedRuns, to_run: Sequence[ToRun], *, text: str, nam
     return ran
 
 
-# What runs are repeated for, in the counts of `_work` (some 4 million a second).
-_MOST_REPEATED = 2_000_000
+# What runs are repeated for, in the counts of `_work` (some 4 million a second); what a run's process takes.
+_MOST_REPEATED, _PROCESS_COST = 1_000_000, 100_000
 _HEAVY = {"mma": 32, "wgmma_macs": 1, "wgmma": 0}  # counted once for a warp or a warpgroup
 
 
@@ -82,7 +82,7 @@ def run_briefly(
         left, cheap = _MOST_REPEATED, list[ToRun]()
         asked = [(costs[case.workload], each) for case, each in again]
         for cost, each in sorted(asked, key=lambda it: it[0]):
-            left -= cost
+            left -= cost + _PROCESS_COST
             cheap += [each] if left >= 0 else ()
         ran += workers.run_all(cheap, is_brief=True)
     return ran, [*to_run, *cheap]

@@ -89,6 +89,8 @@ _ARRAY_KEYS = ("name", "dtype", "shape", "fill", "out", "box", "swizzle")
 _SCALAR_KEYS = ("name", "dtype", "value")
 _MAP_KEYS = ("map", "box", "swizzle")
 _LOOP_KEYS = ("rows", "keys", "stages", "splits")
+_COSTS = ((r"wgmma", 1), (r"\bwmma(::|_)", 10), (r"\bmma", 3))  # words of a text that multiplies so
+_SCALAR_COST = 45  # of multiplications without tensor cores
 _EXAMPLE = (
     '/* evoflash check <newline> entry = "my_kernel" <newline> grid = 1 <newline> block = 128 <newline> '
     'arguments = [{ name = "x", dtype = "f32", shape = [64], out = true }] <newline> */'
@@ -125,11 +127,18 @@ def read_kernel_file(path: Path, text: str) -> KernelFile:
         written=written,
         workspace=header.expression("workspace", table.get("workspace", 0)),
         arguments=header.arguments(table),
-        loop=header.loop(table, operation),
+        loop=header.loop(table, operation, emulation_cost=_emulation_cost(text)),
         operation=operation,
         problem=header.problem(table, operation),
         maps=header.maps(table),
     )
+
+
+def _emulation_cost(text: str) -> int:
+    """About as of our own families that multiply by the same instructions: what takes the emulator long is
+    asked fewer tiles.
+    """
+    return next((cost for words, cost in _COSTS if re.search(words, text)), _SCALAR_COST)
 
 
 def _check_text(path: Path, text: str, entry: str) -> None:
@@ -227,7 +236,7 @@ class _Header:
             resident=self.flag(table, "resident"),
         )
 
-    def loop(self, table: Mapping[str, Any], operation: str) -> Loop | None:
+    def loop(self, table: Mapping[str, Any], operation: str, *, emulation_cost: int) -> Loop | None:
         if not operation:
             return None
         given = dict(self.need(table, operation, dict))
@@ -239,7 +248,8 @@ class _Header:
             if type(value) is not int or value < 1:
                 raise self.wrong(key, f"{key} = {value!r} must be a whole number from 1 up")
         # most_ctas: its grid may have blocks that take one piece of work after another; nobody says so.
-        return Loop(**{"rows": 64, "keys": 64, "stages": 2, "splits": 1, "most_ctas": 1, **given})
+        usual = {"rows": 64, "keys": 64, "stages": 2, "splits": 1, "most_ctas": 1}
+        return Loop(**{**usual, "emulation_cost": emulation_cost, **given})
 
     def problem(self, table: Mapping[str, Any], operation: str) -> str:
         given = table.get(operation, {})

@@ -217,6 +217,7 @@ _FIRST: tuple[tuple[Delivery, Schedule], ...] = (
     ("eager", "fifo"),
     ("random", "random"),
 )
+_ORDERS, _APART = 5, 1000  # of threads, where one in four does not show a fault; and their seeds
 _GRACE_S = 30.0  # over the launches' CPU limits: a process starts, a reference is computed
 
 
@@ -385,11 +386,15 @@ def _to_run(subject: KernelUnderTest, build: Build | None, *, runs: int, seed: i
 
 
 def _planned_runs(subject: KernelUnderTest, build: Build | None, *, seed: int) -> list[ToRun]:
-    """Those of the pre-flight, each as it is planned."""
+    """Those of the pre-flight, each as it is planned. Where blocks share the work, who takes what goes by the
+    order of their threads: those runs are made in several.
+    """
     registers, to_run = build.registers if build else 0, list[ToRun]()
     for at, each in enumerate(subject.planned):
         run = run_of(each.planned, each.case.launches, seed=seed + at, registers=registers)
-        to_run.append(ToRun(each.case, run, each.planned.inputs, each.text))
+        orders = _ORDERS if each.case.sms > 1 else 1
+        others = (replace(run, schedule="random", seed=run.seed + _APART * n) for n in range(1, orders))
+        to_run += (ToRun(each.case, way, each.planned.inputs, each.text) for way in (run, *others))
     return to_run
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from evoflash.app.compare import ComparisonFailedError, ComparisonRun, PairResult, compare_by_name
 from evoflash.app.judge.answer import AnswerTiming
-from evoflash.app.search.limits import floor_us
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.gpu import baselines, launcher
 from evoflash.gpu.timing.paired import answer_of
+from evoflash.operation import ELEMENT_BYTES, Workload, operation_of
 from evoflash.problem import parse_problem
+from evoflash.specs import GpuSpec
 
 
 class NotTimedError(Exception):
@@ -46,8 +47,23 @@ def time_beside_baseline(path: Path, *, problem: str, seed: int, db: str) -> tup
         except EvoflashError as error:  # no library of that name for this problem
             said = str(error)
         else:
-            return _timing(run, outcome.results, name), floor_us(run.problem, run.spec), run.spec.name
+            timing = _timing(run, outcome.results, name)
+            is_cold = timing.protocol == "cold"
+            floors = [_floor_us(each, run.spec, is_cold=is_cold) for each in run.problem.workloads]
+            return timing, _geometric_mean(floors), run.spec.name
     raise NotTimedError(said or "no library has a kernel for it here")
+
+
+def _floor_us(workload: Workload, gpu: GpuSpec, *, is_cold: bool) -> float:
+    """What its bytes and operations take at least. A cold call finds nothing of its inputs in L2: they come
+    from memory, however little they are.
+    """
+    floor = gpu.floor_us(workload.flops, workload.bytes_moved)
+    if not is_cold:
+        return floor
+    tensors = operation_of(workload).tensors(workload)
+    read = sum(math.prod(each.shape) * ELEMENT_BYTES[each.dtype] for each in tensors if each.role == "input")
+    return max(floor, min(read, workload.bytes_moved) / (gpu.dram_gbps * 1e3))
 
 
 def _timing(run: ComparisonRun, results: tuple[PairResult, ...], name: str) -> AnswerTiming:

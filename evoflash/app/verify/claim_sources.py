@@ -27,6 +27,7 @@ from evoflash.champions.evidence import known_times
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.exports.launch_json import Artefact
+from evoflash.kernels.renderer import check_unedited
 from evoflash.kernels.standalone import export_kernel, export_words, genome_of_words
 from evoflash.problem import canonical, parse_problem
 from evoflash.runtime.description import FORMAT
@@ -141,6 +142,7 @@ def _text(path: Path) -> str:
 
 def _of_id(prefix: str, asked: ClaimSelector, db: str) -> Claim:
     genome, problem, gpu = known_genome(prefix, db, problem=asked.problem, gpu=asked.gpu)
+    check_unedited(genome)
     stored = stored_evaluations(genome.id, db)
     known = known_times(genome, problem, gpu, stored)
     if known.measured is not None:

@@ -1,17 +1,14 @@
 """How a kernel's loop over the keys cuts attention's work, for the performance model. Measures nothing."""
 
-from collections.abc import Mapping
-
 from evoflash.operation import Loop, Work
 from evoflash.operations.attention.workload import AttentionWorkload
-
-_ROWS, _DEPTH = 64, 16  # of a wgmma product
 
 
 def work(workload: AttentionWorkload, loop: Loop) -> Work:
     """The steps of each CTA, of so many packs of heads."""
     heads = workload.batch * workload.heads // loop.pack
-    return Work(steps_of(workload, loop), heads, workload.batch)
+    part_bytes = 4 * loop.rows * workload.head_dim
+    return Work(steps_of(workload, loop), heads, workload.batch, part_bytes=part_bytes)
 
 
 def exponentials(workload: AttentionWorkload) -> int:
@@ -43,18 +40,3 @@ def steps_of(workload: AttentionWorkload, loop: Loop) -> tuple[int, ...]:
     return tuple(
         min(share, max(0, steps - split * share)) for share, steps in shares for split in range(loop.splits)
     )
-
-
-def consumers(counts: Mapping[str, float], workload: AttentionWorkload, loop: Loop) -> int:
-    """Warpgroups of a CTA that compute, from its counts in a step; 0 where nothing is computed on wgmma.
-
-    Each multiplies 64 rows, or `loop.row_tiles` times 64, by b keys, and P by b values: for each 64 head_dim
-    / 16 products of b columns, and b / 16 of head_dim columns. All products and their multiplications,
-    counted, give b and the number of warpgroups.
-    """
-    products, macs = counts.get("wgmma", 0), counts.get("wgmma_macs", 0)
-    if not products:
-        return 0
-    head_dim = workload.head_dim
-    tiles = (_DEPTH * products - macs / (2 * _ROWS * head_dim)) / head_dim
-    return max(1, round(tiles / loop.row_tiles))

@@ -3,7 +3,7 @@
 from evoflash.operation import Operation
 from evoflash.operations.attention import check_shapes, inputs
 from evoflash.operations.attention.forms import dense
-from evoflash.operations.attention.loop import consumers, exponentials, work
+from evoflash.operations.attention.loop import exponentials, work
 from evoflash.operations.attention.portfolio import PORTFOLIO
 from evoflash.operations.attention.preflight_runs import drawn_runs, finalist_runs, preflight_runs
 from evoflash.operations.attention.reference import REFERENCE, expect, sample
@@ -50,7 +50,6 @@ OPERATION = Operation(
     drawn_runs=drawn_runs,
     finalist_runs=finalist_runs,
     work=work,
-    consumers=consumers,
     fitting=fitting,
     distance=distance,
     interface=dense.INTERFACE,

@@ -2,7 +2,7 @@
 
 from evoflash.operation import Operation
 from evoflash.operations.linear import form, inputs
-from evoflash.operations.linear.loop import consumers, work
+from evoflash.operations.linear.loop import work
 from evoflash.operations.linear.portfolio import PORTFOLIO
 from evoflash.operations.linear.preflight_runs import finalist_runs, preflight_runs
 from evoflash.operations.linear.reference import REFERENCE, expect, sample
@@ -44,7 +44,6 @@ OPERATION = Operation(
     preflight_runs=preflight_runs,
     finalist_runs=finalist_runs,
     work=work,
-    consumers=consumers,
     fitting=fitting,
     distance=distance,
     interface=form.INTERFACE,

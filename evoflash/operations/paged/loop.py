@@ -3,45 +3,50 @@
 Measures nothing.
 """
 
-from collections.abc import Mapping
-
 from evoflash.operation import Loop, Work
 from evoflash.operations.paged.workload import PagedWorkload
 
 
 def work(workload: PagedWorkload, loop: Loop) -> Work:
     """The steps of each CTA: of a sequence's visible keys for one head of K, or of its share where several
-    share them; or its share of all steps, where CTAs share a list of them. A sequence without keys takes a
-    step, or a CTA, all the same.
+    share them; or its share of all steps, where CTAs share a list of them. CTAs of a cluster divide each
+    step. A sequence without keys takes a step, or a CTA, all the same.
     """
-    w, found = workload, list[int]()
+    w, found, step = workload, list[int](), loop.keys * loop.cluster
     for rows, keys in w.sequences:
         blocks = max(1, -(-rows * w.gqa_ratio // max(1, loop.rows)))
         first = w.first_key(rows, keys)
-        steps = -(-keys // loop.keys) - min(first, keys) // loop.keys
+        steps = -(-keys // step) - min(first, keys) // step
         share = -(-steps // loop.splits)
         shares = [min(share, max(0, steps - split * share)) for split in range(loop.splits)]
         found += shares * blocks
     if loop.most_ctas:
-        return _shares(found, w.kv_heads, loop)
-    return Work(tuple(found), copies=w.kv_heads, batch=1)
+        live_rows = min(loop.rows, w.gqa_ratio * max((rows for rows, _ in w.sequences), default=1))
+        return _shares(found, w.kv_heads, loop, part_bytes=4 * live_rows * (w.head_dim + 2))
+    return Work(tuple(found) * loop.cluster, copies=w.kv_heads, batch=1)
 
 
-def _shares(steps: list[int], copies: int, loop: Loop) -> Work:
+def _shares(steps: list[int], copies: int, loop: Loop, *, part_bytes: int) -> Work:
     """Equal shares, of `grain` steps that stay together, of the steps of all."""
-    items = copies * sum(max(1, -(-each // loop.grain)) for each in steps)
+    of_each = [max(1, -(-each // loop.grain)) for each in steps]
+    items = copies * sum(of_each)
     total = copies * sum(max(1, each) for each in steps)
-    ctas = min(loop.most_ctas, items)
+    ctas = min(max(1, loop.most_ctas // loop.cluster), items)  # or clusters
     share, longer = divmod(items, ctas)
     of_one = [-(-count * total // items) for count in (share + 1, share)]
-    return Work((of_one[0],) * longer + (of_one[1],) * (ctas - longer), copies=1, batch=1)
+    most = max(of_each)
+    # Where shares begin in the midst of what is shared, one more CTA has a part of it.
+    is_even = not longer and min(of_each) == most and not (most % share and share % most)
+    parts = -(-most // share) if is_even else min(most, ctas, (most - 1) * ctas // items + 2)
+    return Work(
+        ((of_one[0],) * longer + (of_one[1],) * (ctas - longer)) * loop.cluster,
+        copies=1,
+        batch=1,
+        parts=parts,
+        part_bytes=part_bytes,
+    )
 
 
 def exponentials(workload: PagedWorkload) -> int:
     """One for each pair of a query and a key that it sees, in every head."""
     return workload.heads * sum(workload.visible_pairs(*each) for each in workload.sequences)
-
-
-def consumers(counts: Mapping[str, float], workload: PagedWorkload, loop: Loop) -> int:
-    """No warpgroups whose products are a chain of their own: memory bounds decoding, on wgmma too."""
-    return 0

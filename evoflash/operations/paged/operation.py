@@ -2,7 +2,7 @@
 
 from evoflash.operation import Operation
 from evoflash.operations.paged import check_shapes, form, inputs
-from evoflash.operations.paged.loop import consumers, exponentials, work
+from evoflash.operations.paged.loop import exponentials, work
 from evoflash.operations.paged.preflight_runs import drawn_runs, preflight_runs
 from evoflash.operations.paged.reference import REFERENCE, expect, sample
 from evoflash.operations.paged.relations import moves_pages, relations
@@ -40,7 +40,6 @@ OPERATION = Operation(
     preflight_runs=preflight_runs,
     drawn_runs=drawn_runs,
     work=work,
-    consumers=consumers,
     fitting=fitting,
     distance=distance,
     exponentials=exponentials,

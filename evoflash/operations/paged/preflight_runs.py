@@ -41,8 +41,9 @@ def _runs(key: PagedKey, loop: Loop) -> Iterator[EmulatedRun]:
     turns = min(2 * loop.stages + 1, _MOST_TURNS)
     # Every ring slot twice, and a part of a step. What a CTA costs besides its steps cancels in the model's
     # line through this run and the next; all keys are in sight of both.
-    long = turns * step + keys // 2 + 1
-    for length in (long, step):
+    counted = step * loop.cluster
+    long = turns * counted + keys // 2 + 1
+    for length in (long, counted):
         # One block takes all, also where blocks share a list.
         shape = _shape(key, 1, 1, many, length, window=length)
         yield EmulatedRun(shape, "normal", "lazy", "fifo", crowded=True, is_counted=True)

@@ -8,8 +8,27 @@ from evoflash.app.compare import ComparisonFailedError
 from evoflash.app.judge import timing
 from evoflash.errors import UsageError
 from evoflash.gpu import baselines
+from evoflash.problem import parse_problem
+from evoflash.specs import load_gpu
 
 KERNEL = Path("mine.cu")
+H100 = load_gpu("h100")
+
+
+@pytest.mark.parametrize(
+    ("problem", "cold", "warm"),
+    [
+        ("linear:m=4,n=1024,k=1024,dtype=bf16", 2105344 / 3.35e6, 0.0078),
+        ("b=8,h=32,hkv=8,sq=1,skv=2048,d=64,page=16,dtype=bf16", 33619968 / 3.35e6, 0.1254),
+        ("mission", 0.5015, 0.5015),  # which computes for longer than it reads
+    ],
+)
+def test_the_floor_of_a_cold_call_has_its_inputs_come_from_memory(problem, cold, warm) -> None:
+    (workload,) = parse_problem(problem).workloads
+
+    floors = [timing._floor_us(workload, H100, is_cold=is_cold) for is_cold in (True, False)]
+
+    assert floors == pytest.approx([cold, warm], rel=0.02)
 
 
 def judged(monkeypatch, raised):
