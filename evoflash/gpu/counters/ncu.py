@@ -1,8 +1,8 @@
 """Runs Nsight Compute's `ncu` on one call of a kernel, and reads what it prints. Says nothing of what binds.
 
 The GPU's clock is left alone and caches are emptied before each pass, as in a cold timing. A call is replayed
-some dozen times, once for each group of counters: times under it are not for comparisons. Figures are read by
-the names of their metrics and in base units, which neither language nor size changes.
+about forty times, once for each group of counters: times under it are not for comparisons. Figures are read
+by the names of their metrics and in base units, which neither language nor size changes.
 """
 
 import csv
@@ -29,26 +29,11 @@ from evoflash.gpu.process.rungs import GpuTask
 from evoflash.operation import Workload
 
 _PLACES = (("/opt/nvidia/nsight-compute", "*/ncu"), ("/usr/local", "cuda*/bin/ncu"))
-LIMIT_S = 120.0  # of a workload; one takes about 8 s
-_SECTIONS = (
-    *("SpeedOfLight", "ComputeWorkloadAnalysis", "SchedulerStats", "WarpStateStats", "LaunchStats"),
-    "SourceCounters",
-)
+LIMIT_S = 120.0  # of a workload; one took 14 to 24 s on a busy machine with an H100
 _OF_ELAPSED, _OF_ACTIVE = ".avg.pct_of_peak_sustained_elapsed", ".avg.pct_of_peak_sustained_active"
-_METRICS_ASKED_FOR = (  # which a version's sections may lack; every GPU from sm_80 on has them
-    *("sm__cycles_active.avg", "sm__cycles_elapsed.max", "sm__cycles_elapsed.avg.per_second"),
-    *("smsp__warps_active.avg.per_cycle_active", "smsp__average_warp_latency_per_inst_issued.ratio"),
-    *(
-        f"sm__{unit}{_OF_ELAPSED}"
-        for unit in ("inst_issued", "inst_executed_pipe_xu", "pipe_tensor_cycles_active")
-    ),
-    f"l1tex__throughput{_OF_ELAPSED}",
-)
 _OPTIONS = (
     *("--profile-from-start", "off", "--target-processes", "all", "--clock-control", "none"),
-    *("--cache-control", "all", "--force-overwrite"),
-    *(word for section in _SECTIONS for word in ("--section", section)),
-    *("--metrics", ",".join(_METRICS_ASKED_FOR)),
+    *("--cache-control", "all", "--set", "full", "--force-overwrite"),
 )
 _PAGES = {"raw": ("--print-units", "base"), "source": ("--print-source", "sass")}
 
