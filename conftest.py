@@ -180,12 +180,14 @@ def _gpu_present() -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache folder for the whole run: what a test compiled, the others find, in other workers too."""
+    """One cache folder for the whole run: what a test compiled, the others find, in other workers too. Under
+    scripts/test the pages' commands have it as well.
+    """
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:  # a worker's folder is in the run's
         folder = folder.parent
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVOFLASH_CACHE_DIR", str(folder / "cache"))
+        patch.setenv("EVOFLASH_CACHE_DIR", os.environ.get("CACHE_OF_TESTS") or str(folder / "cache"))
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))  # logs of unexpected errors
         yield
 

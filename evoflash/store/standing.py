@@ -94,11 +94,6 @@ def standings(database: Database, *ids: int) -> list[RunStatus]:
         return [_standing(connection, row, database.run_locks.holder(row["id"])) for row in found]
 
 
-def going_on(database: Database) -> list[RunStatus]:
-    """The runs that another process works on now, newest first."""
-    return [standing for standing in standings(database) if standing.process is not None]
-
-
 def _standing(connection: sa.Connection, row: Row, holder: Holder | None) -> RunStatus:
     found = schema.evaluations.c
     mine = (found.run_id == row["id"]) & (found.kind == "candidate")

@@ -86,14 +86,6 @@ def _reach_violation(kernel: KernelCall, reach: Reach, workload: Workload) -> st
     return ""
 
 
-def drift_of(change: str, before: Output, after: Output, *, workload: Workload) -> str:
-    """Empty when two outputs agree but for rounding; else how far one moved, or where one element did."""
-    specs = outputs_of(workload, "rows")
-    pairs = ((spec, _sum([before], None, spec), _sum([after], None, spec)) for spec in specs)
-    reasons = (_drift(change, spec, old, new, None, workload) for spec, old, new in pairs)
-    return next(filter(None, reasons), "")
-
-
 def _drift(
     change: str,
     spec: TensorSpec,
@@ -102,7 +94,10 @@ def _drift(
     rows: NDArray[np.intp] | None,
     workload: Workload,
 ) -> str:
-    """As moved(), of (rows, columns); `rows` says which of the tensor's they are, without: all."""
+    """Empty when (rows, columns) agree but for rounding; else how far they moved, or where one element did.
+
+    `rows` says which of the tensor's they are, without: all.
+    """
     error = np.abs(new.astype(np.float64) - old)
     squares = (old.astype(np.float64) ** 2).sum(axis=-1)
     reason = drift_of_sums(change, float((error**2).sum()), float(squares.sum()), workload=workload)

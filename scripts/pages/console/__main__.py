@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -59,10 +60,11 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only say what is stale")
     parser.add_argument("--full", action="store_true", help="also run what takes long")
     args, stale = parser.parse_args(), 0
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory() as own:
+        cache = Path(os.environ.get("CACHE_OF_TESTS") or own)  # scripts/test has one for all that it runs
         for path in args.pages or pages():
             stored = path.read_text(encoding="utf-8")
-            texts = made(stored, records=RECORDS, is_full=args.full, cache=Path(cache))
+            texts = made(stored, records=RECORDS, is_full=args.full, cache=cache)
             fresh = replaced(stored, texts)
             if args.check and fresh != stored:
                 print(difference(str(path), stored, fresh))
