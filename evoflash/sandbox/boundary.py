@@ -28,6 +28,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _LIMITS = {"file_bytes": 1 << 30, "files": 256, "cpu_s": 600}
 _MOST_PROCESSES = 64  # beside those that the user has: the system counts them together
 _PACKAGE = Path(__file__).resolve().parents[1]
+_OF_DRIVER = ("/proc", "/sys")  # where a GPU's driver looks for devices and for memory
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TRIAL_S = 20.0
 _LAUNCHER = str(Path(confinement.__file__))
@@ -38,6 +39,7 @@ class Boundary:
     """One way of keeping a command in."""
 
     kind: Kind
+    has_gpu: bool = False  # whether a command may reach this machine's GPU, and read what its driver asks for
 
     def command(self, argv: Sequence[str], *, read: Sequence[Path] = (), write: Path) -> list[str]:
         """The command line that runs `argv` inside; it may read the system, Python and `read`, and write
@@ -46,20 +48,24 @@ class Boundary:
         if self.kind == "none":
             return list(argv)
         readable = [*_python_folders(), *map(str, read)]
+        devices = _gpu_devices() if self.has_gpu else ()
         told = {
             "landlock": self.kind == "landlock",
-            "read": [*_SYSTEM, *_LOADER, *readable],
-            "write": [*_DEVICES, str(write)],
+            "read": [*_SYSTEM, *_LOADER, *readable, *(_OF_DRIVER if self.has_gpu else ())],
+            "write": [*_DEVICES, *devices, str(write)],
             "names": [str(_PACKAGE.parent)],  # where Python looks for the package
             "limits": {**_LIMITS, "processes": _MOST_PROCESSES + _processes_of_user()},
         }
         inner = [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(told), "--", *argv]
-        return inner if self.kind == "landlock" else [*_bubblewrap(readable, write), *inner]
+        if self.kind == "landlock":
+            return inner
+        shown = [word for each in devices for word in ("--dev-bind", each, each)]
+        if self.has_gpu:
+            shown += ["--proc", "/proc", "--ro-bind", "/sys", "/sys"]
+        return [*_bubblewrap(readable, write, shown), *inner]
 
     def environment(self, write: Path) -> dict[str, str]:
         """All that the command finds in its environment."""
-        if self.kind == "none":
-            return {**os.environ, **_for_python(), "LC_ALL": "C"}
         return {"PATH": _PATH, "LC_ALL": "C", "HOME": str(write), "TMPDIR": str(write), **_for_python()}
 
 
@@ -101,7 +107,11 @@ def _for_python() -> dict[str, str]:
     }
 
 
-def _bubblewrap(readable: Sequence[str], write: Path) -> list[str]:
+def _gpu_devices() -> tuple[str, ...]:
+    return tuple(sorted(str(each) for each in Path("/dev").glob("nvidia*")))
+
+
+def _bubblewrap(readable: Sequence[str], write: Path, shown: Sequence[str]) -> list[str]:
     command = [
         *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
         *("--uid", "65534", "--gid", "65534", "--cap-drop", "ALL", "--hostname", "sandbox"),
@@ -117,7 +127,18 @@ def _bubblewrap(readable: Sequence[str], write: Path) -> list[str]:
     for place in readable:
         if not os.path.realpath(place).startswith("/usr"):
             command += ["--ro-bind", place, place]
-    return [*command, "--bind", str(write), str(write), "--remount-ro", "/", "--chdir", str(write), "--"]
+    return [
+        *command,
+        *shown,
+        "--bind",
+        str(write),
+        str(write),
+        "--remount-ro",
+        "/",
+        "--chdir",
+        str(write),
+        "--",
+    ]
 
 
 def found_boundary(*, is_unsafe: bool = False) -> Boundary:

@@ -23,11 +23,14 @@ from evoflash.app.check.subject import (
     named_kernels,
 )
 from evoflash.app.judge.answer import AnswerStatus, KernelAnswer, refusal
+from evoflash.app.judge.python_forms import CallError, judge_python
+from evoflash.app.judge.python_timing import time_python
 from evoflash.app.judge.sources import RefusedError, SubmittedText, is_solution, read_submission
 from evoflash.app.judge.timing import NotTimedError, present_gpu_name, time_beside_baseline
 from evoflash.errors import UsageError
 from evoflash.notices import count_of
-from evoflash.sandbox.boundary import found_boundary
+from evoflash.sandbox.boundary import Boundary, found_boundary
+from evoflash.specs import load_gpu
 
 Stage = Literal["check", "smoke", "time"]
 STAGES: tuple[Stage, ...] = ("check", "smoke", "time")
@@ -72,11 +75,15 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
     if options.stage == "time" and options.gpu is None:
         options = replace(options, gpu=present_gpu_name())
     boundary = found_boundary(is_unsafe=options.is_unsafe)
+    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     try:
         submitted = read_submission(path)
     except RefusedError as error:
         return refusal(str(path), str(error), seconds=time.monotonic() - begun_s)
-    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
+    if path.suffix == ".py":
+        answer = _judge_python(submitted, options, boundary, seed=seed)
+        answer = replace(answer, sha256=submitted.sha256, sandbox=boundary.kind, seed=seed)
+        return replace(answer, seconds=time.monotonic() - begun_s)
     subject = _subject(submitted, options, seed=seed, db=db)
     confinement = Confinement(boundary, options.timeout_s, is_brief=True)
     report = check_kernel(subject, runs=1, seed=seed, confinement=confinement)
@@ -85,6 +92,40 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
     if answer.is_correct and options.stage == "time":
         answer = _with_time(answer, submitted, path, options, seed=seed, db=db)
     return replace(answer, seconds=time.monotonic() - begun_s)
+
+
+def _judge_python(
+    submitted: SubmittedText, options: JudgeOptions, boundary: Boundary, *, seed: int
+) -> KernelAnswer:
+    """Called on the GPU and timed, where that is asked for and there is one; else called on the host."""
+    gpu, deadline_s = options.gpu, time.monotonic() + options.timeout_s
+    is_here = options.stage == "time" and gpu is not None and gpu == present_gpu_name()
+    answer, wanted, read = judge_python(
+        submitted.path,
+        submitted.text,
+        boundary,
+        problem=options.problem,
+        device="cuda" if is_here else "cpu",
+        is_first_look=options.stage == "check",
+        seed=seed,
+        deadline_s=deadline_s,
+    )
+    answer = replace(answer, gpu=gpu)
+    if not answer.is_correct or options.stage != "time":
+        return answer
+    if not is_here or gpu is None:
+        return replace(answer, notes=("no GPU here: no time, and no check on one.",))
+    if len(wanted.workloads) > 1:
+        return replace(answer, notes=("not timed: name one workload by --problem.",))
+    (workload,) = wanted.workloads
+    try:
+        timing = time_python(
+            submitted.text, read.form, boundary, workload=workload, seed=seed, deadline_s=deadline_s
+        )
+    except CallError as error:
+        return replace(answer, status=error.status, reason=str(error))
+    floor = load_gpu(gpu).floor_us(workload.flops, workload.bytes_moved)
+    return replace(answer, timing=timing, floor_us=floor, basis="measured", rung="done")
 
 
 def _subject(submitted: SubmittedText, options: JudgeOptions, *, seed: int, db: str) -> KernelUnderTest:

@@ -1,12 +1,7 @@
-"""Finds the CUDA text in what somebody submits: a .cu, or a solution's JSON that holds one. Runs none of it.
-
-Python that launches kernels (`custom_kernel`, `ModelNew`, a `Model` or `run` in Python) is refused: nothing
-here runs a stranger's host code.
-"""
+"""Finds the text in what somebody submits: a .cu, Python, or a solution's JSON with CUDA. Runs none of it."""
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +9,6 @@ from typing import Any
 from evoflash.errors import UsageError
 
 _MOST_BYTES = 4 << 20
-_PYTHON_FORMS = (
-    (r"\bdef\s+custom_kernel\b", "a GPU MODE submission (`custom_kernel`)"),
-    (r"\bclass\s+ModelNew\b", "a KernelBench answer (`ModelNew`)"),
-    (r"\bclass\s+Model\b", "a KernelBench-Hard answer (`Model`)"),
-    (r"\bdef\s+run\b", "a Python solution (`run`)"),
-)
 _CUDA_LANGUAGES = ("cuda", "cuda_cpp", "cpp")
 
 
@@ -31,7 +20,7 @@ class RefusedError(Exception):
 class SubmittedText:
     """A kernel's text, and the file that findings point into: its own, or an entry of a solution's JSON."""
 
-    path: Path  # of the .cu that is read further
+    path: Path  # of the file that is read further
     shown: str  # what the answer calls it
     text: str
     sha256: str  # of all that was submitted
@@ -50,8 +39,6 @@ def read_submission(path: Path) -> SubmittedText:
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8: give a kernel's text.") from None
     sha = hashlib.sha256(raw).hexdigest()
-    if path.suffix == ".py":
-        raise RefusedError(_python_refusal(text))
     if path.suffix == ".json":
         name, source = _cuda_of(path, text)
         return SubmittedText(Path(name), f"{path}:{name}", source, sha)
@@ -65,14 +52,6 @@ def is_solution(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(data, dict) and "sources" in data
-
-
-def _python_refusal(text: str) -> str:
-    form = next((words for pattern, words in _PYTHON_FORMS if re.search(pattern, text)), "Python")
-    return (
-        f"{form} is not judged: its host code would have to run. Submit the CUDA kernel as a .cu with the "
-        "comment that `evoflash check --help` shows"
-    )
 
 
 def _cuda_of(path: Path, text: str) -> tuple[str, str]:

@@ -103,8 +103,6 @@ def test_a_tie_earns_nothing_and_no_score_is_beyond_the_floor() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("submission.py", "def custom_kernel(data): ...", "custom_kernel"),
-        ("model.py", "class ModelNew: ...", "ModelNew"),
         ("triton.json", '{"spec": {"language": "triton"}, "sources": []}', "triton"),
         ("none.json", '{"spec": {"language": "cuda"}, "sources": []}', "0 CUDA files"),
     ],

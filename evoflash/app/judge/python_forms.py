@@ -1,0 +1,280 @@
+"""Judges Python that launches kernels (`custom_kernel`, `ModelNew`, `Model`, `run`), called in a sandbox.
+
+It runs with PyTorch in a process that is given inputs and answers with outputs; references and verdicts stay
+here. Each call has fresh contents: in memory that held others before, and in other memory. The text is read
+first (python_text.py); python_timing.py takes times.
+"""
+
+import importlib.util
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evoflash.app.check.findings import Finding
+from evoflash.app.judge.answer import AnswerStatus, KernelAnswer
+from evoflash.app.judge.python_text import FORMS, PythonText, read_python
+from evoflash.errors import SandboxError, UsageError
+from evoflash.numerics import ARRAY_TYPES
+from evoflash.operation import Output, TensorSpec, TestInput, Workload, operation_of
+from evoflash.problem import Problem, parse_problem
+from evoflash.sandbox.boundary import Boundary
+from evoflash.sandbox.process import ConfinedProcess
+from evoflash.validation.cases import draw_case
+from evoflash.validation.validator import judge
+
+_WORKER = "evoflash.app.judge.torch_worker"  # which alone imports PyTorch
+_FRAME_BYTES, _MOST_ANSWER = 16, 1 << 31
+_MEMORY_BYTES = 8 << 30
+# Of a shape whose reference is computed on the host: one of ours, and the problem's own.
+_MOST_FLOPS, _MOST_OWN_FLOPS = 1 << 27, 1 << 30
+_OF_HOST = (Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu"))  # which PyTorch reads for its threads
+_CALLS = ((0, 0), (1, 0), (2, 1))  # of each shape: which contents, and in which memory
+_STATUS: Mapping[str, AnswerStatus] = {"raised": "runtime_error", "wrong": "incorrect", "lazy": "hack"}
+_KINDS = {"hack": "tampering", "incorrect": "wrong-result", "timeout": "hang", "runtime_error": "crash"}
+_HELP = "Call the file by itself with inputs of the problem's shapes, and with small and uneven ones."
+_NEEDS_GPU = ("CUDA", "NVIDIA", "triton", "cuda")  # words of what PyTorch says where there is none
+
+
+class CallError(Exception):
+    """A call that brought no output; `status` is what that makes of the file."""
+
+    def __init__(self, status: AnswerStatus, words: str, line: int = 0) -> None:
+        self.status, self.line = status, line
+        super().__init__(words)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCaller:
+    """The foreign function, in its process."""
+
+    process: ConfinedProcess
+    deadline_s: float  # of time.monotonic()
+
+    def ask(self, told: Mapping[str, Any], arrays: Sequence[Any] = ()) -> tuple[dict[str, Any], bytes]:
+        """What it answers to a request. CallError."""
+        text, body = json.dumps(told).encode(), b"".join(map(np.ndarray.tobytes, arrays))
+        sizes = len(text).to_bytes(8, "little") + len(body).to_bytes(8, "little")
+        self.process.send(sizes + text + body)
+        head = self.process.receive(_FRAME_BYTES, self.deadline_s)
+        if head is None:
+            raise self._loss()
+        head_size, body_size = (int.from_bytes(head[at : at + 8], "little") for at in (0, 8))
+        if head_size + body_size > _MOST_ANSWER:
+            raise CallError("hack", "what its process answers is no answer of a call")
+        whole = self.process.receive(head_size + body_size, self.deadline_s)
+        if whole is None:
+            raise self._loss()
+        try:
+            said = json.loads(whole[:head_size])
+            if not isinstance(said, dict):
+                raise ValueError
+            if "error" in said:
+                words = " ".join(str(said["error"]).split())[:300]
+                raise CallError(_STATUS.get(str(said["kind"]), "runtime_error"), words, int(said["line"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise CallError("hack", "what its process answers is no answer of a call") from None
+        return said, whole[head_size:]
+
+    def _loss(self) -> CallError:
+        if self.process.broken_limit:
+            return CallError("runtime_error", f"it took more than {self.process.broken_limit}")
+        if time.monotonic() >= self.deadline_s:
+            return CallError("timeout", "no answer in the time that there is; its process was killed")
+        code, said = self.process.last_words()
+        if "ModuleNotFoundError" in said or "ImportError" in said:
+            raise SandboxError(f"PyTorch cannot be loaded in the sandbox: {said[:300]}")
+        return CallError("runtime_error", f"its process ended with code {code}: {said[:200]}")
+
+
+@contextmanager
+def python_caller(
+    text: str, form: str, boundary: Boundary, *, device: str, deadline_s: float
+) -> Iterator[PythonCaller]:
+    """A process in the sandbox with the file of that text, which is gone when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="evoflash-") as name:
+        folder = Path(name)
+        shown, scratch = folder / "shown", folder / "tmp"
+        shown.mkdir()
+        scratch.mkdir()
+        os.chmod(scratch, 0o777)  # whoever it is inside
+        os.chmod(folder, 0o755)
+        (shown / "submission.py").write_text(text, encoding="utf-8")
+        argv = [sys.executable, "-s", "-m", _WORKER, str(shown / "submission.py"), form, device]
+        inside = replace(boundary, has_gpu=device == "cuda")
+        with ConfinedProcess(
+            inside, argv, read=(shown, *_OF_HOST), write=scratch, memory_bytes=_MEMORY_BYTES
+        ) as process:
+            yield PythonCaller(process, deadline_s)
+
+
+def has_torch() -> bool:
+    """Whether PyTorch is installed for this Python."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def wanted_problem(path: Path, read: PythonText, problem: str | None) -> Problem:
+    """What a file is judged for. UsageError where nobody says it, or no Python is called with its inputs."""
+    if not (problem or read.problem):
+        raise UsageError(
+            f"what {path} computes is not said: give --problem, or write "
+            '`# evoflash check: problem = "mission"` into it.'
+        )
+    wanted = parse_problem(problem or read.problem)
+    for workload in wanted.workloads:
+        if any(each.dtype == "int32" for each in inputs_of(workload)):
+            raise UsageError(f"{wanted.operation} is not judged in Python: submit a .cu for it.")
+    return wanted
+
+
+def judge_python(
+    path: Path,
+    text: str,
+    boundary: Boundary,
+    *,
+    problem: str | None,
+    device: str,
+    is_first_look: bool,
+    seed: int,
+    deadline_s: float,
+) -> tuple[KernelAnswer, Problem, PythonText]:
+    """What its calls on small shapes come to, on the host or the GPU. UsageError, SandboxError."""
+    read = read_python(path, text)
+    wanted = wanted_problem(path, read, problem)
+    answer = KernelAnswer(str(path), "", "correct", rung="preflight", problem=str(wanted))
+    if read.findings:
+        first, more = read.findings[0], len(read.findings) - 1
+        reason = f"line {first.line}: {first.message}" + (f" (and {more} more)" if more else "")
+        return (
+            replace(answer, status="hack", reason=reason, findings=_told(read.findings, text)),
+            wanted,
+            read,
+        )
+    refusal = (
+        read.refusal
+        if has_torch()
+        else (
+            f"{FORMS[read.form]} (`{read.form}`) runs with PyTorch, which is not installed: pip install torch"
+        )
+    )
+    if refusal:
+        return replace(answer, status="refused", reason=refusal, rung=""), wanted, read
+    workloads = _shapes(wanted, is_first_look=is_first_look, seed=seed)
+    checks, worst, largest = 0, None, -1.0
+    try:
+        with python_caller(text, read.form, boundary, device=device, deadline_s=deadline_s) as caller:
+            for workload, calls in _calls(workloads, seed):
+                errors = [_judged_call(caller, workload, *call) for call in calls]
+                checks += len(errors)
+                if max(errors) > largest:
+                    largest = max(errors)
+                    worst = {"shape": str(workload), "rel_l2": largest}
+    except CallError as error:
+        status, reason = error.status, f"line {error.line}: {error}" if error.line else str(error)
+        if device == "cpu" and status == "runtime_error" and any(word in reason for word in _NEEDS_GPU):
+            status, reason = "refused", f"it needs a GPU, and none is used here: {reason}"
+        kind = _KINDS.get(status)
+        found = _told([Finding(kind, str(error), error.line, instead=_HELP)], text) if kind else ()
+        answer = replace(answer, status=status, reason=reason, findings=found)
+    return replace(answer, checks=checks, worst=worst), wanted, read
+
+
+def _told(findings: Sequence[Finding], text: str) -> tuple[Mapping[str, Any], ...]:
+    return tuple(each.as_dict(text.splitlines()) for each in findings)
+
+
+def inputs_of(workload: Workload) -> list[TensorSpec]:
+    return [each for each in operation_of(workload).tensors(workload) if each.role == "input"]
+
+
+def _rows_of(workload: Workload) -> list[TensorSpec]:
+    return [each for each in operation_of(workload).tensors(workload) if each.role == "rows"]
+
+
+def _shapes(wanted: Problem, *, is_first_look: bool, seed: int) -> tuple[Workload, ...]:
+    """Small shapes on which any kernel of the problem is checked, drawn ones, and the problem's own where it
+    is small. Lengths that are the same in the problem are the same in all: Python that is written for such
+    need not say where a mask begins otherwise.
+    """
+    operation, keys = operation_of(wanted.workloads[0]), wanted.compile_keys("")
+    shapes = [*operation.check_workloads(keys)]
+    shapes += () if is_first_look else operation.hidden_workloads(keys, seed=seed)
+    if all(_is_square(each) for each in wanted.workloads):
+        shapes = [_squared(each) for each in shapes]
+    own = [each for each in wanted.workloads if each.flops <= _MOST_OWN_FLOPS]
+    return tuple(dict.fromkeys([*own, *(each for each in shapes if each.flops <= _MOST_FLOPS)]))
+
+
+def _is_square(workload: Workload) -> bool:
+    lengths = [getattr(workload, name, None) for name in ("seq_q", "seq_kv")]
+    return lengths[0] is not None and lengths[0] == lengths[1]
+
+
+def _squared(workload: Workload) -> Workload:
+    shape: Any = workload
+    made: Workload = replace(shape, seq_q=shape.seq_kv)
+    return made
+
+
+def _calls(workloads: Sequence[Workload], seed: int) -> Iterator[tuple[Workload, list[tuple[str, int, int]]]]:
+    """The kind of inputs, their seed, and the memory of each call."""
+    for at, workload in enumerate(workloads):
+        kinds = itertools.cycle(operation_of(workload).inputs.small)
+        names = list(itertools.islice(kinds, at, at + len(_CALLS)))
+        yield (
+            workload,
+            [
+                (name, seed + 10 * at + contents, place)
+                for name, (contents, place) in zip(names, _CALLS, strict=True)
+            ],
+        )
+
+
+def request_of(workload: Workload, what: str, place: int) -> dict[str, Any]:
+    """A request with the shapes of a workload's tensors."""
+    return {
+        "do": what,
+        "place": place,
+        "inputs": [[each.dtype, each.shape] for each in inputs_of(workload)],
+        "outputs": [[each.dtype, each.shape] for each in _rows_of(workload)],
+    }
+
+
+def arrays_of(workload: Workload, inputs: TestInput) -> list[Any]:
+    """The inputs in the order in which the function gets them."""
+    return [np.ascontiguousarray(inputs.tensors[each.name]) for each in inputs_of(workload)]
+
+
+def output_of(workload: Workload, body: bytes) -> tuple[Output, bytes]:
+    """The outputs of rows in an answer, and what stands behind them. CallError."""
+    arrays, at = {}, 0
+    for spec in _rows_of(workload):
+        kind = np.dtype(ARRAY_TYPES[spec.dtype])
+        end = at + int(np.prod(spec.shape)) * kind.itemsize
+        if end > len(body):
+            raise CallError("hack", "what its process answers has not the sizes of the outputs")
+        arrays[spec.name], at = np.frombuffer(body[at:end], kind).reshape(spec.shape), end
+    return Output(arrays), body[at:]
+
+
+def _judged_call(caller: PythonCaller, workload: Workload, name: str, seed: int, place: int) -> float:
+    """The error of one call. CallError for one that is wrong."""
+    inputs, expected = draw_case(workload, name, seed)
+    given = arrays_of(workload, inputs)
+    _, body = caller.ask(request_of(workload, "call", place), given)
+    output, kept = output_of(workload, body)
+    if kept != b"".join(map(np.ndarray.tobytes, given)):
+        raise CallError("incorrect", f"it changes its inputs, of {workload}")
+    verdict = judge(workload, [(inputs, expected, output)])
+    if not verdict.passed:
+        raise CallError("incorrect", f"the result is wrong: {verdict.reason} [{workload}]")
+    return float(verdict.rel_l2)

@@ -1,0 +1,160 @@
+"""Times Python that launches kernels beside PyTorch's own, by a clock that its process cannot reach.
+
+The clock is this process's, from the request for some calls to the answer, which holds a sum over all that
+they wrote: an output that is computed later is not in it. Each call is on columns in an order that the
+request alone says. A call's time is what further calls add; what order and sum take is measured with a
+function that computes nothing, and taken off. Judges a call of each request by the reference.
+"""
+
+import contextlib
+import dataclasses
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evoflash.app.judge.answer import AnswerTiming
+from evoflash.app.judge.python_forms import (
+    CallError,
+    PythonCaller,
+    arrays_of,
+    inputs_of,
+    output_of,
+    python_caller,
+    request_of,
+)
+from evoflash.operation import TestInput, Workload, operation_of
+from evoflash.sandbox.boundary import Boundary
+from evoflash.validation.validator import judge
+
+_FEW, _MANY, _ROUNDS, _WARM = 4, 24, 9, 2
+_KEPT = 2  # ranks left out at each end of the interval of nine rounds: 96 % in the middle
+_NAME = "pytorch"
+# What PyTorch's own function computes on the inputs, by operation; and a function that computes nothing.
+_OWN = {
+    "attention": (
+        "import torch\ndef run(q, k, v):\n    return torch.nn.functional.scaled_dot_product_attention("
+        "q, k, v, is_causal={causal}, enable_gqa=q.shape[1] != k.shape[1])\n"
+    ),
+    "linear": "import torch\ndef run(x, w, *more):\n    return torch.nn.functional.linear(x, w)\n",
+}
+_NOTHING = """\
+import torch
+out = []
+def run(x, *more):
+    out or out.append(torch.zeros({shape}, dtype=x.dtype, device=x.device))
+    return out[0]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    caller: PythonCaller
+    workload: Workload
+    inputs: TestInput
+    is_judged: bool
+
+    def prepare(self) -> None:
+        self.caller.ask(request_of(self.workload, "hold", 0), arrays_of(self.workload, self.inputs))
+
+    def seconds(self, calls: int, rng: np.random.Generator) -> float:
+        """Of so many calls, of which one is judged. CallError."""
+        arrays, constant = arrays_of(self.workload, self.inputs), self._constant()
+        shifts = [
+            [
+                0 if is_kept else int(rng.integers(array.shape[-1]))
+                for array, is_kept in zip(arrays, constant, strict=True)
+            ]
+            for _ in range(calls)
+        ]
+        told = {**request_of(self.workload, "many", 0), "shifts": shifts}
+        begun_s = time.perf_counter()
+        said, _ = self.caller.ask(told)
+        took_s = time.perf_counter() - begun_s
+        if self.is_judged:
+            self._judge(said.get("sums"), shifts, rng)
+        return took_s
+
+    def _names(self) -> list[str]:
+        return [
+            each.name for each in operation_of(self.workload).tensors(self.workload) if each.role == "input"
+        ]
+
+    def _constant(self) -> list[bool]:
+        """The inputs that stay as they are: weights, and all but the first where others go by its rows."""
+        return [each.is_constant or len(each.shape) < 2 for each in inputs_of(self.workload)]
+
+    def _judge(self, sums: object, shifts: Sequence[Sequence[int]], rng: np.random.Generator) -> None:
+        which = int(rng.integers(len(shifts)))
+        _, body = self.caller.ask({"do": "show", "which": which})
+        output, _ = output_of(self.workload, body)
+        (first, *_) = output.tensors.values()
+        total = int(np.ascontiguousarray(first).reshape(-1).view(np.int16).sum(dtype=np.int64))
+        if not isinstance(sums, list) or len(sums) != len(shifts) or sums[which] != total:
+            raise CallError("hack", "what it shows is not what was there when it said that it was done")
+        inputs = _moved(
+            self.inputs,
+            dict(zip((each.name for each in inputs_of(self.workload)), shifts[which], strict=True)),
+        )
+        operation = operation_of(self.workload)
+        expected = operation.expect(self.workload, inputs, where=operation.sample(self.workload, rng))
+        verdict = judge(self.workload, [(inputs, expected, output)])
+        if not verdict.passed:
+            raise CallError("incorrect", f"a timed call is wrong: {verdict.reason} [{self.workload}]")
+
+
+def _moved(inputs: TestInput, shifts: Mapping[str, int]) -> TestInput:
+    """With the columns of each tensor so far round."""
+    found = {id(array): np.roll(array, shifts[name], -1) for name, array in inputs.tensors.items()}
+    names = [each.name for each in dataclasses.fields(inputs)]  # type: ignore[arg-type]
+    changed = {name: found[id(getattr(inputs, name))] for name in names if id(getattr(inputs, name)) in found}
+    made: TestInput = dataclasses.replace(inputs, **changed)  # type: ignore[type-var]
+    return made
+
+
+def time_python(
+    text: str, form: str, boundary: Boundary, *, workload: Workload, seed: int, deadline_s: float
+) -> AnswerTiming:
+    """Its time beside PyTorch's own on one workload. CallError where a timed call is wrong or has no end."""
+    operation, rng = operation_of(workload), np.random.default_rng(seed)
+    (inputs, *_) = operation.timed_inputs(workload, sets=1, rng=rng)
+    (rows, *_) = (each for each in operation.tensors(workload) if each.role == "rows")
+    own = _OWN[operation.name].format(causal=getattr(workload, "causal", False))
+    texts = (text, form, True), (own, "run", False), (_NOTHING.format(shape=rows.shape), "run", False)
+    with contextlib.ExitStack() as stack:
+        timed = []
+        for source, name, is_judged in texts:
+            inside = python_caller(source, name, boundary, device="cuda", deadline_s=deadline_s)
+            timed.append(_Timed(stack.enter_context(inside), workload, inputs, is_judged))
+            timed[-1].prepare()
+        for each in timed * _WARM:
+            each.seconds(_FEW, rng)
+        rounds = [[_call_us(each, rng) for each in timed] for _ in range(_ROUNDS)]
+    return _timing(rounds)
+
+
+def _call_us(timed: _Timed, rng: np.random.Generator) -> float:
+    few, many = (timed.seconds(calls, rng) for calls in (_FEW, _MANY))
+    return (many - few) / (_MANY - _FEW) * 1e6
+
+
+def _timing(rounds: Sequence[Sequence[float]]) -> AnswerTiming:
+    nothing = statistics.median(each[2] for each in rounds)
+    own, theirs = ([max(each[at] - nothing, 1e-3) for each in rounds] for at in (0, 1))
+    ratios = sorted(their / mine for mine, their in zip(own, theirs, strict=True))
+    low, high = ratios[_KEPT - 1], ratios[-_KEPT]
+    return AnswerTiming(
+        median_us=statistics.median(own),
+        p10_us=None,
+        p90_us=None,
+        samples=len(own) * (_MANY - _FEW),
+        protocol="calls from outside",
+        clock_mhz=None,
+        baseline=_NAME,
+        baseline_us=statistics.median(theirs),
+        ratio=statistics.median(ratios),
+        ratio_ci95=(low, high),
+        verdict="faster" if low > 1.0 else "slower" if high < 1.0 else "tie",
+    )
