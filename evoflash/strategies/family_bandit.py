@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from evoflash.search import Strategy
 
 OPENING = 4  # proposals of each family before any is preferred: its best seeds
-HOPELESS = 3.0  # times the leader's best: a slower family's opening ends with its second correct kernel
+HOPELESS = 3.0  # times the leader's best: a slower family's opening ends with its second correct kernel,
+# and nothing is kept for it later
 UNTRIED = math.log(1.5)  # gain that a family nobody has searched yet may still make
 MOST = math.log(2.0)  # no family is expected to gain more, whatever its last seed gained over its first
 TEMPERATURE = 0.05  # a family whose prospects are worse by this log ratio gets 1/e of the other's share
+LEAST = 0.05  # share of each family that is not that slow: four proposals may have been unlucky ones
 DISTRUST = 0.1  # weight of a family that never won near the problem, beside 1.1 of one that always did
 
 
@@ -124,5 +126,8 @@ class Bandit:
             return np.full(len(families), 1 / len(families))
         trust = np.array([self._trust[family] for family in families])
         weights = trust * np.exp((prospects.min() - prospects) / TEMPERATURE)
-        shares: np.ndarray = weights / weights.sum()
+        lead = min(account.best for account in self._accounts.values())
+        is_near = np.array([self._accounts[each].best <= lead + math.log(HOPELESS) for each in families])
+        least = is_near * min(LEAST, 0.5 / len(families))
+        shares: np.ndarray = least + (1 - least.sum()) * weights / weights.sum()
         return shares

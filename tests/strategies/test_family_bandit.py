@@ -65,6 +65,20 @@ def test_a_family_that_is_little_slower_is_not_given_up(factor: float, least: in
     assert used["tiles"] > used["other"] > least
 
 
+def test_a_family_that_began_badly_is_asked_again_while_the_leader_gains() -> None:
+    steps = SearchSpace("steps", (replace(TINY.params[0], values=tuple(range(400))),))
+    tried = Counter[str]()
+
+    def score(genome: Genome) -> float:
+        tried[genome.family] += 1
+        late = genome.family == "late"
+        return (25.0 if tried["late"] < 7 else 5.0) if late else 12.0 * 0.999 ** tried["early"]
+
+    early, late = replace(steps, family="early"), replace(steps, family="late")
+    used = shares(spend(over(early, late, inner="uniform"), 300, score=score))
+    assert used["late"] > 0.3 * used.total()
+
+
 def test_two_equal_families_share_the_budget() -> None:
     used = Counter[str]()
     for seed in range(4):
