@@ -20,9 +20,9 @@ def profile(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say which limit binds a kernel on this GPU, by its counters.
+    """Say which limit binds a kernel, by hardware counters.
 
-    And how far it is from it, and what would make it faster. NVIDIA's Nsight Compute (`ncu`) reads them from
+    How far the kernel is from it, and what would make it faster. NVIDIA's Nsight Compute (`ncu`) reads them from
     cold launches at the timed size: how busy DRAM, L2, shared memory, tensor cores and instruction issue are,
     what warps wait for, and which instructions they execute. It has to be installed, and allowed to. What it
     says of a candidate is stored with the candidate's run, for `evoflash show` and the report.
