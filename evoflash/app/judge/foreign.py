@@ -23,7 +23,7 @@ from evoflash.app.check.subject import (
     named_kernels,
 )
 from evoflash.app.judge.answer import AnswerStatus, KernelAnswer, refusal
-from evoflash.app.judge.python_forms import CallError, judge_python
+from evoflash.app.judge.python_forms import PythonCallError, judge_python
 from evoflash.app.judge.python_timing import time_python
 from evoflash.app.judge.sources import RefusedError, SubmittedText, is_solution, read_submission
 from evoflash.app.judge.timing import NotTimedError, present_gpu_name, time_beside_baseline
@@ -122,7 +122,7 @@ def _judge_python(
         timing = time_python(
             submitted.text, read.form, boundary, workload=workload, seed=seed, deadline_s=deadline_s
         )
-    except CallError as error:
+    except PythonCallError as error:
         return replace(answer, status=error.status, reason=str(error))
     floor = load_gpu(gpu).floor_us(workload.flops, workload.bytes_moved)
     return replace(answer, timing=timing, floor_us=floor, basis="measured", rung="done")

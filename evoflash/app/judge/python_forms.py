@@ -45,7 +45,7 @@ _HELP = "Call the file by itself with inputs of the problem's shapes, and with s
 _NEEDS_GPU = ("CUDA", "NVIDIA", "triton", "cuda")  # words of what PyTorch says where there is none
 
 
-class CallError(Exception):
+class PythonCallError(Exception):
     """A call that brought no output; `status` is what that makes of the file."""
 
     def __init__(self, status: AnswerStatus, words: str, line: int = 0) -> None:
@@ -61,7 +61,7 @@ class PythonCaller:
     deadline_s: float  # of time.monotonic()
 
     def ask(self, told: Mapping[str, Any], arrays: Sequence[Any] = ()) -> tuple[dict[str, Any], bytes]:
-        """What it answers to a request. CallError."""
+        """What it answers to a request. PythonCallError."""
         text, body = json.dumps(told).encode(), b"".join(map(np.ndarray.tobytes, arrays))
         sizes = len(text).to_bytes(8, "little") + len(body).to_bytes(8, "little")
         self.process.send(sizes + text + body)
@@ -70,7 +70,7 @@ class PythonCaller:
             raise self._loss()
         head_size, body_size = (int.from_bytes(head[at : at + 8], "little") for at in (0, 8))
         if head_size + body_size > _MOST_ANSWER:
-            raise CallError("hack", "what its process answers is no answer of a call")
+            raise PythonCallError("hack", "what its process answers is no answer of a call")
         whole = self.process.receive(head_size + body_size, self.deadline_s)
         if whole is None:
             raise self._loss()
@@ -80,20 +80,22 @@ class PythonCaller:
                 raise ValueError
             if "error" in said:
                 words = " ".join(str(said["error"]).split())[:300]
-                raise CallError(_STATUS.get(str(said["kind"]), "runtime_error"), words, int(said["line"]))
+                raise PythonCallError(
+                    _STATUS.get(str(said["kind"]), "runtime_error"), words, int(said["line"])
+                )
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise CallError("hack", "what its process answers is no answer of a call") from None
+            raise PythonCallError("hack", "what its process answers is no answer of a call") from None
         return said, whole[head_size:]
 
-    def _loss(self) -> CallError:
+    def _loss(self) -> PythonCallError:
         if self.process.broken_limit:
-            return CallError("runtime_error", f"it took more than {self.process.broken_limit}")
+            return PythonCallError("runtime_error", f"it took more than {self.process.broken_limit}")
         if time.monotonic() >= self.deadline_s:
-            return CallError("timeout", "no answer in the time that there is; its process was killed")
+            return PythonCallError("timeout", "no answer in the time that there is; its process was killed")
         code, said = self.process.last_words()
         if "ModuleNotFoundError" in said or "ImportError" in said:
             raise SandboxError(f"PyTorch cannot be loaded in the sandbox: {said[:300]}")
-        return CallError("runtime_error", f"its process ended with code {code}: {said[:200]}")
+        return PythonCallError("runtime_error", f"its process ended with code {code}: {said[:200]}")
 
 
 @contextmanager
@@ -155,7 +157,7 @@ def judge_python(
         first, more = read.findings[0], len(read.findings) - 1
         reason = f"line {first.line}: {first.message}" + (f" (and {more} more)" if more else "")
         return (
-            replace(answer, status="hack", reason=reason, findings=_told(read.findings, text)),
+            replace(answer, status="hack", reason=reason, findings=_finding_records(read.findings, text)),
             wanted,
             read,
         )
@@ -178,17 +180,17 @@ def judge_python(
                 if max(errors) > largest:
                     largest = max(errors)
                     worst = {"shape": str(workload), "rel_l2": largest}
-    except CallError as error:
+    except PythonCallError as error:
         status, reason = error.status, f"line {error.line}: {error}" if error.line else str(error)
         if device == "cpu" and status == "runtime_error" and any(word in reason for word in _NEEDS_GPU):
             status, reason = "refused", f"it needs a GPU, and none is used here: {reason}"
         kind = _KINDS.get(status)
-        found = _told([Finding(kind, str(error), error.line, instead=_HELP)], text) if kind else ()
+        found = _finding_records([Finding(kind, str(error), error.line, instead=_HELP)], text) if kind else ()
         answer = replace(answer, status=status, reason=reason, findings=found)
     return replace(answer, checks=checks, worst=worst), wanted, read
 
 
-def _told(findings: Sequence[Finding], text: str) -> tuple[Mapping[str, Any], ...]:
+def _finding_records(findings: Sequence[Finding], text: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(each.as_dict(text.splitlines()) for each in findings)
 
 
@@ -209,7 +211,7 @@ def _shapes(wanted: Problem, *, is_first_look: bool, seed: int) -> tuple[Workloa
     shapes = [*operation.check_workloads(keys)]
     shapes += () if is_first_look else operation.hidden_workloads(keys, seed=seed)
     if all(_is_square(each) for each in wanted.workloads):
-        shapes = [_squared(each) for each in shapes]
+        shapes = [_square_shape(each) for each in shapes]
     own = [each for each in wanted.workloads if each.flops <= _MOST_OWN_FLOPS]
     return tuple(dict.fromkeys([*own, *(each for each in shapes if each.flops <= _MOST_FLOPS)]))
 
@@ -219,7 +221,7 @@ def _is_square(workload: Workload) -> bool:
     return lengths[0] is not None and lengths[0] == lengths[1]
 
 
-def _squared(workload: Workload) -> Workload:
+def _square_shape(workload: Workload) -> Workload:
     shape: Any = workload
     made: Workload = replace(shape, seq_q=shape.seq_kv)
     return made
@@ -255,26 +257,26 @@ def arrays_of(workload: Workload, inputs: TestInput) -> list[Any]:
 
 
 def output_of(workload: Workload, body: bytes) -> tuple[Output, bytes]:
-    """The outputs of rows in an answer, and what stands behind them. CallError."""
+    """The outputs of rows in an answer, and what stands behind them. PythonCallError."""
     arrays, at = {}, 0
     for spec in _rows_of(workload):
         kind = np.dtype(ARRAY_TYPES[spec.dtype])
         end = at + int(np.prod(spec.shape)) * kind.itemsize
         if end > len(body):
-            raise CallError("hack", "what its process answers has not the sizes of the outputs")
+            raise PythonCallError("hack", "what its process answers has not the sizes of the outputs")
         arrays[spec.name], at = np.frombuffer(body[at:end], kind).reshape(spec.shape), end
     return Output(arrays), body[at:]
 
 
 def _judged_call(caller: PythonCaller, workload: Workload, name: str, seed: int, place: int) -> float:
-    """The error of one call. CallError for one that is wrong."""
+    """The error of one call. PythonCallError for one that is wrong."""
     inputs, expected = draw_case(workload, name, seed)
     given = arrays_of(workload, inputs)
     _, body = caller.ask(request_of(workload, "call", place), given)
     output, kept = output_of(workload, body)
     if kept != b"".join(map(np.ndarray.tobytes, given)):
-        raise CallError("incorrect", f"it changes its inputs, of {workload}")
+        raise PythonCallError("incorrect", f"it changes its inputs, of {workload}")
     verdict = judge(workload, [(inputs, expected, output)])
     if not verdict.passed:
-        raise CallError("incorrect", f"the result is wrong: {verdict.reason} [{workload}]")
+        raise PythonCallError("incorrect", f"the result is wrong: {verdict.reason} [{workload}]")
     return float(verdict.rel_l2)

@@ -17,8 +17,8 @@ import numpy as np
 
 from evoflash.app.judge.answer import AnswerTiming
 from evoflash.app.judge.python_forms import (
-    CallError,
     PythonCaller,
+    PythonCallError,
     arrays_of,
     inputs_of,
     output_of,
@@ -50,7 +50,7 @@ def run(x, *more):
 
 
 @dataclass(frozen=True, slots=True)
-class _Timed:
+class _TimedCaller:
     caller: PythonCaller
     workload: Workload
     inputs: TestInput
@@ -60,7 +60,7 @@ class _Timed:
         self.caller.ask(request_of(self.workload, "hold", 0), arrays_of(self.workload, self.inputs))
 
     def seconds(self, calls: int, rng: np.random.Generator) -> float:
-        """Of so many calls, of which one is judged. CallError."""
+        """Of so many calls, of which one is judged. PythonCallError."""
         arrays, constant = arrays_of(self.workload, self.inputs), self._constant()
         shifts = [
             [
@@ -93,8 +93,8 @@ class _Timed:
         (first, *_) = output.tensors.values()
         total = int(np.ascontiguousarray(first).reshape(-1).view(np.int16).sum(dtype=np.int64))
         if not isinstance(sums, list) or len(sums) != len(shifts) or sums[which] != total:
-            raise CallError("hack", "what it shows is not what was there when it said that it was done")
-        inputs = _moved(
+            raise PythonCallError("hack", "what it shows is not what was there when it said that it was done")
+        inputs = _with_columns_moved(
             self.inputs,
             dict(zip((each.name for each in inputs_of(self.workload)), shifts[which], strict=True)),
         )
@@ -102,10 +102,10 @@ class _Timed:
         expected = operation.expect(self.workload, inputs, where=operation.sample(self.workload, rng))
         verdict = judge(self.workload, [(inputs, expected, output)])
         if not verdict.passed:
-            raise CallError("incorrect", f"a timed call is wrong: {verdict.reason} [{self.workload}]")
+            raise PythonCallError("incorrect", f"a timed call is wrong: {verdict.reason} [{self.workload}]")
 
 
-def _moved(inputs: TestInput, shifts: Mapping[str, int]) -> TestInput:
+def _with_columns_moved(inputs: TestInput, shifts: Mapping[str, int]) -> TestInput:
     """With the columns of each tensor so far round."""
     found = {id(array): np.roll(array, shifts[name], -1) for name, array in inputs.tensors.items()}
     names = [each.name for each in dataclasses.fields(inputs)]  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def _moved(inputs: TestInput, shifts: Mapping[str, int]) -> TestInput:
 def time_python(
     text: str, form: str, boundary: Boundary, *, workload: Workload, seed: int, deadline_s: float
 ) -> AnswerTiming:
-    """Its time beside PyTorch's own on one workload. CallError where a timed call is wrong or has no end."""
+    """Its time beside PyTorch's own on one workload. PythonCallError for a call that is wrong."""
     operation, rng = operation_of(workload), np.random.default_rng(seed)
     (inputs, *_) = operation.timed_inputs(workload, sets=1, rng=rng)
     (rows, *_) = (each for each in operation.tensors(workload) if each.role == "rows")
@@ -127,7 +127,7 @@ def time_python(
         timed = []
         for source, name, is_judged in texts:
             inside = python_caller(source, name, boundary, device="cuda", deadline_s=deadline_s)
-            timed.append(_Timed(stack.enter_context(inside), workload, inputs, is_judged))
+            timed.append(_TimedCaller(stack.enter_context(inside), workload, inputs, is_judged))
             timed[-1].prepare()
         for each in timed * _WARM:
             each.seconds(_FEW, rng)
@@ -135,7 +135,17 @@ def time_python(
     return _timing(rounds)
 
 
-def _call_us(timed: _Timed, rng: np.random.Generator) -> float:
+def check_timed_calls(caller: PythonCaller, workload: Workload, *, seed: int) -> None:
+    """A few calls as they are timed, of which one is judged. PythonCallError."""
+    rng = np.random.default_rng(seed)
+    (inputs, *_) = operation_of(workload).timed_inputs(workload, sets=1, rng=rng)
+    timed = _TimedCaller(caller, workload, inputs, is_judged=True)
+    timed.prepare()
+    for _ in range(_WARM):
+        timed.seconds(_FEW, rng)
+
+
+def _call_us(timed: _TimedCaller, rng: np.random.Generator) -> float:
     few, many = (timed.seconds(calls, rng) for calls in (_FEW, _MANY))
     return (many - few) / (_MANY - _FEW) * 1e6
 

@@ -34,7 +34,7 @@ class _ForeignError(Exception):
         super().__init__(words)
 
 
-def _guarded(path: str, work: Callable[[], Any]) -> Any:
+def _told_by_line(path: str, work: Callable[[], Any]) -> Any:
     """What it returns; whatever it raises is told with the line of the file."""
     try:
         return work()
@@ -54,7 +54,7 @@ class _Foreign:
         self._path, self._device = path, torch.device(device)
         self._held: dict[tuple[str, int], list[torch.Tensor]] = {}
         self.made: list[torch.Tensor] = []
-        self._call = _guarded(path, lambda: self._load(form))
+        self._call = _told_by_line(path, lambda: self._load(form))
 
     def _load(self, form: str) -> Callable[..., Any]:
         names: dict[str, Any] = {"__name__": "submission", "__file__": self._path}
@@ -68,7 +68,7 @@ class _Foreign:
         given = names["get_init_inputs"]() if "get_init_inputs" in names else ()
         return found(*given).to(self._device).eval()  # type: ignore[no-any-return]
 
-    def held(self, told: dict[str, Any]) -> list[torch.Tensor]:
+    def memory_of(self, told: dict[str, Any]) -> list[torch.Tensor]:
         """The memory that inputs of these shapes have in that place, each time the same."""
         place = json.dumps(told["inputs"]), int(told["place"])
         if place not in self._held:
@@ -80,7 +80,7 @@ class _Foreign:
 
     def fill(self, told: dict[str, Any], body: memoryview) -> list[torch.Tensor]:
         """The inputs, in that memory."""
-        at, tensors = 0, self.held(told)
+        at, tensors = 0, self.memory_of(told)
         for tensor in tensors:
             size = tensor.numel() * tensor.element_size()
             raw = torch.frombuffer(bytearray(body[at : at + size]), dtype=torch.uint8)
@@ -91,7 +91,7 @@ class _Foreign:
     def call(self, inputs: Sequence[torch.Tensor], wanted: Sequence[Any]) -> list[torch.Tensor]:
         """Its outputs, as many as are wanted, each an ordinary tensor of the right kind."""
         with torch.no_grad():
-            found = _guarded(self._path, lambda: self._call(*inputs))
+            found = _told_by_line(self._path, lambda: self._call(*inputs))
         outputs = list(found) if isinstance(found, tuple | list) else [found]
         if len(outputs) < len(wanted):
             raise _ForeignError("wrong", f"it returns {len(outputs)} outputs, {len(wanted)} are wanted")
@@ -127,7 +127,7 @@ def _answer(foreign: _Foreign, told: dict[str, Any], body: memoryview) -> tuple[
         outputs = foreign.call(inputs, told["outputs"])
         return {}, [*map(_bytes_of, outputs), *map(_bytes_of, inputs)]
     # Many calls, each on columns in another order; all that they write is in the sums.
-    held, foreign.made = foreign.held(told), []
+    held, foreign.made = foreign.memory_of(told), []
     sums = []
     for shifts in told["shifts"]:
         moved = [torch.roll(x, by, -1) if by else x for x, by in zip(held, shifts, strict=True)]
