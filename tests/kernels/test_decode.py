@@ -84,7 +84,7 @@ def test_features_of_a_call_run_clean(values, key, family):
 
 
 @EACH
-@pytest.mark.parametrize("seed", range(3, 63))
+@pytest.mark.parametrize("seed", [*range(3, 60), 0, 1, 2])  # the default run draws the first, which is cheap
 @pytest.mark.sample(1)
 def test_random_genomes_of_random_calls_run_clean(seed, family):
     rng = np.random.default_rng([seed, 38])
