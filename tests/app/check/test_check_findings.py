@@ -70,7 +70,7 @@ def test_every_kind_that_the_emulator_reports_has_its_advice():
 
 def test_no_advice_is_about_a_kind_that_nothing_reports():
     # What the command finds by itself stands in its package, and what a launch finds beside the launch.
-    folders = (ROOT / "evoflash" / "app" / "check", ROOT / "evoflash" / "emulator")
+    folders = [ROOT / "evoflash" / name for name in ("app/check", "app/judge", "emulator")]
     sources = [path for folder in folders for path in folder.glob("*.py") if path.name != "advice.py"]
     text = "".join(path.read_text() for path in sources)
     own = {kind for kind in KINDS if f'"{kind}"' in text}
