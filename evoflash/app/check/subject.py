@@ -288,7 +288,7 @@ def of_export(path: Path, *, problem: str | None, gpu: str | None) -> tuple[Kern
     _check_compiled_for(path, was[1], now[1], now[2].arch)
     (exported,), (rendered,) = of_genome(*was), of_genome(*now)
     head, _, original = exported.source.partition(_INCLUDE)
-    kernel, before = _kernel(path, text, primitives(original))
+    kernel, before = _kernel(path, text, original)
     kernel = without_prefix(kernel, load_family(words.family), words.prefix)
     edits = _edits(original, kernel)
     source = head + _INCLUDE + kernel
@@ -337,7 +337,7 @@ def edits_in(path: Path, text: str) -> int:
     assert words is not None, "is_exported() was asked"
     (exported,) = of_genome(*genome_of_words(words))
     original = exported.source.partition(_INCLUDE)[2]
-    kernel, _ = _kernel(path, text, primitives(original))
+    kernel, _ = _kernel(path, text, original)
     return _edits(original, without_prefix(kernel, load_family(words.family), words.prefix))
 
 
@@ -350,8 +350,11 @@ def _check_compiled_for(path: Path, was: Problem, now: Problem, arch: str) -> No
         )
 
 
-def _kernel(path: Path, text: str, layer: str) -> tuple[str, int]:
-    """The kernel's text between layer and launcher, and how many lines of the file stand before it."""
+def _kernel(path: Path, text: str, original: str) -> tuple[str, int]:
+    """The kernel's text between layer and launcher, and how many lines of the file stand before it.
+
+    The layer is that of the original text or, where an edited genome was exported, of the kernel as it is.
+    """
     at = text.find(_LAYER_ENDS) + len(_LAYER_ENDS)
     end = max((found.end() for found in _KERNEL_ENDS.finditer(text)), default=0)
     if at < len(_LAYER_ENDS) or end < at:
@@ -359,7 +362,8 @@ def _kernel(path: Path, text: str, layer: str) -> tuple[str, int]:
             f"{path} is not laid out as an export any more (banner, namespace ef, kernel, launcher): export "
             "it again, or write the kernel as one of your own (`evoflash check --help`)."
         )
-    if layer not in text[:at]:
+    kernel, layer = text[at:end], primitives(original)
+    if layer not in text[:at] and primitives(kernel) not in text[:at]:
         have = set(text.splitlines())
         changed = next((line.strip() for line in layer.splitlines() if line not in have), "")
         what = f"'{changed[:60]}' is not in the file" if changed else "its lines are in another order"
@@ -368,7 +372,7 @@ def _kernel(path: Path, text: str, layer: str) -> tuple[str, int]:
             "exported by another version. It cannot run here, so nothing could be said of the file: export "
             "it again, or write the change as a kernel of your own with ef:: (`evoflash check --help`)."
         )
-    return text[at:end], text.count("\n", 0, at)
+    return kernel, text.count("\n", 0, at)
 
 
 def _edits(original: str, kernel: str) -> int:

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels.family import load_family
 from evoflash.kernels.gxx import build
 from evoflash.kernels.renderer import render
-from evoflash.kernels.standalone import export_values, genome_of
+from evoflash.kernels.standalone import export_kernel, export_values, genome_of
 from evoflash.operation import operation_of
 from evoflash.operations.attention.workload import parse_workload
 from evoflash.paths import TEMPLATES
@@ -371,6 +372,18 @@ def test_a_fault_edited_into_an_exported_kernel_is_found(tmp_path, old, new, kin
     assert "edited" in subject.title
     found = [finding for finding in checked.findings if finding.severity == "error"]
     assert any(finding.kind.startswith(kind) for finding in found), found
+
+
+def test_an_edited_genomes_export_lacks_the_ptx_that_the_edit_leaves_unused(tmp_path):
+    edit = ("row_max[t][h] * scale + ef::lg2(sum) * kLn2;", "row_max[t][h] * scale;")
+    genome, problem, gpu = genome_of("flash_mma", FAULTY, problem="b=1,h=2,s=96,d=32", gpu="l4")
+    path = tmp_path / "kernel.cu"
+    path.write_text(export_kernel(replace(genome, edits=(edit,)), problem, gpu))
+    (subject,) = of_export(path, problem=None, gpu=None)
+
+    assert "lg2.approx" in export_kernel(genome, problem, gpu)
+    assert "lg2.approx" not in path.read_text()
+    assert "edited" in subject.title
 
 
 @pytest.mark.full
