@@ -23,9 +23,9 @@ def profile(
     """Say which limit binds a kernel, by hardware counters.
 
     How far the kernel is from it, and what would make it faster. NVIDIA's Nsight Compute (`ncu`) reads them
-    from cold launches at the timed size: how busy DRAM, L2, shared memory, tensor cores and instruction issue are,
-    what warps wait for, and which instructions they execute. It has to be installed, and allowed to. What it
-    says of a candidate is stored with the candidate's run, for `evoflash show` and the report.
+    from cold launches at the timed size: how busy DRAM, L2, shared memory, tensor cores and instruction
+    issue are, what warps wait for, and which instructions they execute. It has to be installed, and allowed
+    to. What it says of a candidate is stored with the candidate's run, for `evoflash show` and the report.
 
     Example: evoflash profile 3f2a
     """
