@@ -77,9 +77,10 @@ def evaluate(
     Where the GPU is present the time is measured and the kernel meets hidden shapes too; elsewhere the CPU
     emulator checks it and its time is estimated. Exit code 3 where the kernel is not correct.
 
-    A .cu that says at its top how it is launched (`evoflash check --help`), an edited export, or a solution's
-    JSON with such a CUDA source is judged in a sandbox, on shapes and seeds that are drawn anew; nothing is
-    stored. Exit code 2 where it cannot be read, 5 where there is no sandbox. docs/evaluate.md has the JSON.
+    A .cu that says at its top how it is launched (`evoflash check --help`), an edited export, a solution's
+    JSON with such a CUDA source, or Python with a `custom_kernel`, `ModelNew` or `run` for PyTorch is judged
+    in a sandbox, on shapes and seeds that are drawn anew; nothing is stored. Exit code 2 where it cannot be
+    read, 5 where there is no sandbox. docs/evaluate.md has the JSON.
 
     Example: evoflash evaluate --family flash_mma --set warps=4 --set block_n=64 --gpu l4
     """
