@@ -16,7 +16,7 @@ from evoflash.store.store import open_store
 ROOT = Path(__file__).parents[1]
 EVOFLASH = (sys.executable, "-m", "evoflash")
 DASK = (sys.executable, "-m", "distributed.cli.dask_scheduler")
-PROBLEM, FAMILY = "b=1,h=2,s=128,d=64", "flash_direct"
+PROBLEM, FAMILY = "b=1,h=1,s=32,d=16", "flash_simt"  # what compiles and runs fastest
 
 
 def started(*command, log):

@@ -33,7 +33,7 @@ def searched(db: Path, strategy: str, seconds: float | None = None) -> list[tupl
     """The genomes and times of a search by all families, in the order of the store."""
     plan = planning.plan(
         gpu="l4",
-        problem="b=1,h=2,s=128,d=64",
+        problem="b=1,h=1,s=64,d=64",
         strategy=strategy,
         seed=3,
         family=None,

@@ -275,31 +275,43 @@ def test_half_the_weights_and_twice_x_give_the_same_bits(name):
 # ---- what leaves
 
 
+def exported_into(folder, prefix, name, words):
+    problem = parse_problem(f"linear:{words}")
+    space = FAMILIES[name].space(problem.compile_keys(GPU.arch), GPU)
+    text = export_kernel(space.genome(KERNELS[name]["counter"]), problem, GPU, prefix=prefix)
+    (folder / f"{prefix}.cu").write_text(text)
+
+
+WALL = ("-std=c++17", "-Xcompiler", "-Wall,-Wextra", "-gencode=arch=compute_90a,code=sm_90a")
+
+
+def compiled(*command, folder):
+    """Runs a compiler that must not even warn."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stdout + done.stderr
+
+
 @pytest.mark.slow
 @needs_nvcc
 def test_an_exported_file_is_a_program_and_its_own_header(tmp_path):
-    for prefix, name, words in (
-        ("first", "linear_mma", "m=9,n=1280,k=8192,bias"),
-        ("second", "linear_simt", "m=1,8b_o,dtype=fp8b128"),
-        ("third", "linear_mma", "m=9,8b_o,dtype=fp8b128,x=e4m3"),
-    ):
-        problem = parse_problem(f"linear:{words}")
-        space = FAMILIES[name].space(problem.compile_keys(GPU.arch), GPU)
-        text = export_kernel(space.genome(KERNELS[name]["counter"]), problem, GPU, prefix=prefix)
-        (tmp_path / f"{prefix}.cu").write_text(text)
-    first, second, third = "first.cu", "second.cu", "third.cu"
-    arch = "-gencode=arch=compute_90a,code=sm_90a"
-    wall = ("-std=c++17", "-Xcompiler", "-Wall,-Wextra", arch)
+    exported_into(tmp_path, "first", "linear_mma", "m=9,n=1280,k=8192,bias")
+    exported_into(tmp_path, "second", "linear_simt", "m=1,8b_o,dtype=fp8b128")
 
-    for command in (
-        ("nvcc", *wall, "-DEVOFLASH_NO_MAIN", "-c", first, "-o", "a.o"),
-        ("nvcc", *wall, second, "a.o", "-o", "program"),
-        ("nvcc", *wall, third, "-o", "another"),
-        ("gcc", "-std=c99", "-Wall", "-Wextra", "-x", "c", "-c", first, "-o", "c.o"),
-    ):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert "warning" not in done.stdout + done.stderr
+    compiled("nvcc", *WALL, "-DEVOFLASH_NO_MAIN", "-c", "first.cu", "-o", "a.o", folder=tmp_path)
+    compiled("nvcc", *WALL, "second.cu", "a.o", "-o", "program", folder=tmp_path)
+    compiled(
+        *("gcc", "-std=c99", "-Wall", "-Wextra", "-x", "c", "-c", "first.cu", "-o", "c.o"), folder=tmp_path
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.full  # the same of activations in one byte
+@needs_nvcc
+def test_an_exported_file_with_activations_in_e4m3_is_a_program(tmp_path):
+    exported_into(tmp_path, "third", "linear_mma", "m=9,8b_o,dtype=fp8b128,x=e4m3")
+
+    compiled("nvcc", *WALL, "third.cu", "-o", "program", folder=tmp_path)
 
 
 def test_a_launch_has_no_more_splits_than_the_workspace_has_counters():

@@ -7,24 +7,27 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from places import ROOT, environment
 from tables import table_of_cases
 from waiting import LIMIT_S
 
-pytest.importorskip("mcp.server", reason="the extra mcp is not installed")
+# The package takes a second to load: only the worker of pytest-xdist that runs these tests loads it.
+if find_spec("mcp") is None:
+    pytest.skip("the extra mcp is not installed", allow_module_level=True)
 
 import anyio
-from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from evoflash.mcp.processes import processes_below as below
-from evoflash.mcp.server import build_server
 
-Session = Callable[[Client], Awaitable[Any]]
+if TYPE_CHECKING:
+    from mcp.client import Client
+
+Session = Callable[["Client"], Awaitable[Any]]
 
 
 @pytest.fixture
@@ -42,6 +45,10 @@ def root(tmp_path: Path) -> Path:
 
 
 def in_memory(root: Path, session: Session) -> Any:
+    from mcp.client import Client
+
+    from evoflash.mcp.server import build_server
+
     async def run() -> Any:
         with anyio.fail_after(LIMIT_S):
             async with Client(build_server(root, str(root / "evoflash.db"))) as client:
@@ -93,7 +100,7 @@ def test_an_answer_is_the_record_of_the_application(root: Path) -> None:
 
 
 def test_resources_are_what_a_kernel_may_call_and_the_genes_of_a_family(root: Path) -> None:
-    async def read(client: Client) -> tuple[str, str]:
+    async def read(client: "Client") -> tuple[str, str]:
         header = await client.read_resource("evoflash://device/ef.h")
         genes = await client.read_resource("evoflash://families/flash_mma")
         return header.contents[0].text, genes.contents[0].text
@@ -132,7 +139,7 @@ def test_an_export_is_below_the_root_and_a_dry_run_is_none(root: Path) -> None:
     assert (made["files"], (root / "kernel.cu").exists()) == (["kernel.cu"], True)
 
 
-async def seconds_to_end(client: Client, tool: str, arguments: dict[str, Any], before: set[Any]) -> float:
+async def seconds_to_end(client: "Client", tool: str, arguments: dict[str, Any], before: set[Any]) -> float:
     """From the cancellation of a call that has started processes until none of them is left."""
     told = anyio.Event()
 
@@ -154,7 +161,7 @@ async def seconds_to_end(client: Client, tool: str, arguments: dict[str, Any], b
 @pytest.mark.slow
 @pytest.mark.full
 def test_a_cancelled_check_leaves_no_process(root: Path) -> None:
-    async def cancel(client: Client) -> float:
+    async def cancel(client: "Client") -> float:
         return await seconds_to_end(
             client, "check_kernel", {"path": "race.cu", "runs": 1000}, below(os.getpid())
         )
@@ -165,7 +172,7 @@ def test_a_cancelled_check_leaves_no_process(root: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.full
 def test_a_search_goes_on_between_calls_until_it_is_stopped_and_keeps_what_it_has(root: Path) -> None:
-    async def session(client: Client) -> None:
+    async def session(client: "Client") -> None:
         idle = below(os.getpid())
         asked = {"gpu": "l4", "family": "flash_simt", "budget": 5000}
         begun = (await client.call_tool("start_search", asked)).structured_content
@@ -186,6 +193,9 @@ def test_a_search_goes_on_between_calls_until_it_is_stopped_and_keeps_what_it_ha
 
 @pytest.mark.slow
 def test_over_stdio_a_search_is_cancelled_and_ends_with_the_server(root: Path) -> None:
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
     command = ["-m", "evoflash", "mcp", "--root", str(root), "--db", str(root / "evoflash.db")]
     server = StdioServerParameters(command=sys.executable, args=command, env=environment())
     asked = {"gpu": "l4", "family": "flash_simt", "budget": 5000}

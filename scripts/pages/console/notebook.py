@@ -26,7 +26,7 @@ _LIMIT_S = 300
 
 
 def read(path: Path) -> Any:
-    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    return nbformat.read(path, as_version=4)
 
 
 def executed(path: Path, folder: Path) -> Any:
@@ -78,7 +78,7 @@ def main() -> int:
     if args.check and is_stale:
         print("docs/notebook.ipynb is older than what its cells print: run scripts.pages.console.notebook.")
     elif is_stale:
-        text = nbformat.writes(fresh)  # type: ignore[no-untyped-call]
+        text = nbformat.writes(fresh)
         NOTEBOOK.write_text(text + "\n", encoding="utf-8")
     return int(args.check and is_stale)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forked import evoflash
 from places import ROOT, environment
 from rich.console import Console
 from waiting import LIMIT_S, is_alive, until
@@ -190,11 +191,12 @@ def test_a_search_whose_process_dies_costs_only_itself_and_the_others_go_on(tmp_
 def test_a_mix_is_searched_continued_and_summed_up_though_one_problem_has_no_kernel(tmp_path: Path) -> None:
     path, db = mix(tmp_path, SMALL, NOT_OURS, OTHER), tmp_path / "a.db"
     for more, budget in (((), 1), (("--workers", 2), 2)):
-        search = started("--problems", path, "--budget", budget, "--db", db, *more)
-        out, said = search.communicate(timeout=LIMIT_S)
-        assert search.returncode == 1, said
-        assert "1 of 3 problems failed" in said.splitlines()[-1]
-        assert [f"  {budget}  " in line for line in out.splitlines() if line.startswith("b=1,h=1,s=")][:1]
+        words = (*EMULATED, "--problems", path, "--budget", budget, "--db", db, *more)
+        done = evoflash(*map(str, words), COLUMNS="80")
+        assert done.returncode == 1, done.stderr
+        assert "1 of 3 problems failed" in done.stderr.splitlines()[-1]
+        lines = [line for line in done.stdout.splitlines() if line.startswith("b=1,h=1,s=")]
+        assert [f"  {budget}  " in line for line in lines][:1]
         assert sorted(spent(db).values()) == [budget, budget]
 
 
