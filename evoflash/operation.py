@@ -249,6 +249,7 @@ class Loop:
     load_lines: int = (
         0  # of the first-level cache that a load of a step touches, where those are many; 0: few
     )
+    queue_cycles: int = 0  # that what L2 has waits behind what DRAM sends, where that is asked for far ahead
     fetchers: int = 1  # lanes that share asking for a step's bulk copies
     trips: int = 0  # in a step, of warps that fetch what is scattered and store it before they ask for more
     merge_batch: int = 4  # parts that a thread loads at a time where it merges what CTAs left in memory

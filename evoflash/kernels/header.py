@@ -94,6 +94,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "part_keys": 0,
     "grain": 1,
     "load_lines": 0,
+    "queue_cycles": 0,
     "fetchers": 1,
     "trips": 0,
     "merge_batch": 4,

@@ -113,7 +113,7 @@ def estimate(
     """
     operation = operation_of(workload)
     work = operation.work(workload, profile)
-    k = _constants_of(profile.launches[0], work, workload)
+    k = _constants_of(profile, work, workload)
     first = at_work(launches[0], len(work.steps) * work.copies, work.batch, gpu.sm_count)
     ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=profile.warpgroups, k=k)]
     for launch in launches[1:]:
@@ -130,11 +130,12 @@ def estimate(
     return Estimate(total, terms, max(terms, key=lambda name: terms[name]))
 
 
-def _constants_of(counts: Counts, work: Work, workload: Workload) -> dict[str, Any]:
+def _constants_of(profile: Profile, work: Work, workload: Workload) -> dict[str, Any]:
     """Those of the model, with the latency of memory as the main loop meets it: of the bytes that its CTAs
     ask for, as many come from DRAM as the workload has, and the others, asked for again, from L2.
     """
-    k, steps = constants(), sum(work.steps)
+    k, counts, steps = constants(), profile.launches[0], sum(work.steps)
+    near = k["memory_latency"] + profile.queue_cycles
 
     def asked_bytes(sectors: Callable[[Numbers], float]) -> float:
         once, each = sectors(counts.fixed), sectors(counts.per_step)
@@ -142,7 +143,7 @@ def _constants_of(counts: Counts, work: Work, workload: Workload) -> dict[str, A
 
     def latency(bytes_from_dram: float, asked: float) -> float:
         share = min(1.0, bytes_from_dram / asked) if asked else 0.0
-        return float(k["memory_latency"] + share * (k["dram_latency"] - k["memory_latency"]))
+        return float(near + share * (k["dram_latency"] - near))
 
     copied, loaded = asked_bytes(_copied_sectors), asked_bytes(lambda n: n.get("l1_misses", 0))
     rest = max(0.0, workload.bytes_moved - copied)

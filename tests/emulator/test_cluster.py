@@ -44,6 +44,14 @@ def test_blocks_read_one_anothers_shared_memory(fault: int, size: int) -> None:
         np.testing.assert_array_equal(out, np.broadcast_to(sums(size), (size, 64)))
 
 
+@pytest.mark.parametrize("fault", [0, 4, 20], ids=["cluster_sync", "arrive, work, wait", "st.async"])
+def test_lanes_that_leave_the_clusters_barrier_one_by_one_are_counted_as_their_warp(fault: int) -> None:
+    emulation, _ = cluster(fault)
+    # Warp by warp: either block reads from both; where they send, the first one reads what it got from both.
+    assert emulation.counters["lds"] == (4 if fault == 20 else 8)
+    assert emulation.counters["sts"] == 4
+
+
 @pytest.mark.parametrize("resident", [False, True])
 def test_each_cluster_of_a_grid_is_its_own(resident: bool) -> None:
     for way in WAYS[::3]:

@@ -206,10 +206,13 @@ def test_what_only_dram_has_is_longer_on_its_way_than_what_l2_has():
     one, eight = (replace(MISSION, kv_heads=n, seq_kv=4096) for n in (1, 8))
 
     assert _copying_us(eight) > _copying_us(one)
+    # What L2 has queues behind what DRAM sends: the more, the less of all comes from there.
+    queued = [_copying_us(work, queue_cycles=900) - _copying_us(work) for work in (one, eight)]
+    assert queued[0] > queued[1] >= 0
 
 
-def _copying_us(work: AttentionWorkload) -> float:
-    copying = replace(_waiting(0.5), rows=64)
+def _copying_us(work: AttentionWorkload, **changes: int) -> float:
+    copying = replace(_waiting(0.5), rows=64, **changes)
     launch = replace(LAUNCH, grid=(1, 8, 1))
     return estimate(copying, (launch,), replace(work, seq_q=64), H200, registers=128).terms["latency"]
 

@@ -119,6 +119,7 @@ struct Warp {
   Collective collective;
   std::vector<Meeting> meetings;  // of masks that have no lane in common
   Registers registers;
+  u32 cluster_rounds;  // of the cluster's barrier, that a lane of it has left
 };
 
 // A warp's arrival at a barrier, by its first thread.

@@ -138,13 +138,14 @@ std::string describe_cluster_barrier(const Thread& thread) {
          missing;
 }
 
-// The thread goes on from where the slowest of those that came was.
-void join_cluster_path(Barrier& round) {
-  const Work slowest = round.slowest;
-  std::vector<int> others = std::exchange(round.waiting, {self->id});
-  join_paths(round);
-  round.waiting.swap(others);
-  round.slowest = slowest;
+// The warp goes on from where the slowest of those that came was. Its lanes go on one by one, and what the first of them
+// begin is complete when the others have done the same.
+void join_cluster_path(const Barrier& round) {
+  Warp& warp = group.warps[static_cast<size_t>(self->warp)];
+  if (std::exchange(warp.cluster_rounds, self->cluster_phase + 1) == self->cluster_phase + 1)
+    pass_path();
+  else
+    take_path(round.slowest);
 }
 
 }  // namespace

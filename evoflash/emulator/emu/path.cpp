@@ -183,6 +183,19 @@ void join_paths(Barrier& barrier) {
   }
 }
 
+void take_path(Work slowest) {
+  attribute();
+  settle_accesses(self->warp);
+  keep_slower(slowest, path_of(self->warp));
+  paths[self->warp] = slowest;
+  recent[self->id] = {};
+}
+
+void pass_path() {
+  attribute();
+  recent[self->id] = {};
+}
+
 void leave_path(Work& slowest) {
   attribute();
   keep_slower(slowest, path_of(self->warp));

@@ -46,6 +46,9 @@ double rough_cycles(const Work& work);
 // A barrier opens: the threads that waited go on from where the slowest of those that came was.
 void join_arrival(Barrier& barrier);
 void join_paths(Barrier& barrier);
+// The same where the lanes of a warp go on one by one, for the first of them and for another.
+void take_path(Work slowest);
+void pass_path();
 
 // The same for a barrier that its threads pass one by one: what an arrival leaves there, and what a warp takes along.
 void leave_path(Work& slowest);
