@@ -277,7 +277,7 @@ inline EFEMU_OWN T __shfl_down_sync(unsigned mask, T value, unsigned distance, i
 inline EFEMU_OWN unsigned __ballot_sync(unsigned mask, int predicate, EFEMU_AT) { return ::efemu::ballot("__ballot_sync", mask, predicate != 0, line); }
 inline EFEMU_OWN int __any_sync(unsigned mask, int predicate, EFEMU_AT) { return ::efemu::ballot("__any_sync", mask, predicate != 0, line) != 0; }
 inline EFEMU_OWN int __all_sync(unsigned mask, int predicate, EFEMU_AT) { return ::efemu::ballot("__all_sync", mask, predicate == 0, line) == 0; }
-inline EFEMU_OWN unsigned __activemask() { return ::efemu::lanes_alive(); }
+inline EFEMU_OWN unsigned __activemask(EFEMU_AT) { return ::efemu::active_lanes(line); }
 inline EFEMU_OWN int __reduce_add_sync(unsigned mask, int value, EFEMU_AT) {
   return ::efemu::reduce<int>("__reduce_add_sync", mask, value, [](int a, int b) -> int { return a + b; }, line);
 }
