@@ -193,13 +193,12 @@ struct Passed {
 // Lanes that did not come give nothing: what is read of them is poison.
 template <class T>
 EFEMU_OWN inline void pass_values(void* const* given, u32 lanes) {
+  T nothing;
+  __builtin_memset(static_cast<void*>(&nothing), 0xff, sizeof(T));  // not of another's: memset is looked at
   for (int lane = 0; lane < 32; ++lane) {
     if (!(lanes >> lane & 1)) continue;
     auto& mine = *static_cast<Passed<T>*>(given[lane]);
-    if (lanes >> mine.from & 1)
-      mine.result = static_cast<Passed<T>*>(given[mine.from])->value;
-    else
-      __builtin_memset(static_cast<void*>(&mine.result), 0xff, sizeof(T));
+    mine.result = lanes >> mine.from & 1 ? static_cast<Passed<T>*>(given[mine.from])->value : nothing;
   }
 }
 

@@ -159,7 +159,7 @@ void note_global(const PlainAccess& access) {
   // What would fault now has been reported.
   if (!admitted && (access.writes || bytes == 16)) abandon_block();
   if (access.writes)
-    note_overwrite(access, [&] { note_global_write(access.address, bytes, group.clocks.actor(self->id), access.line); });
+    note_overwrite(access, [&] { note_plain_write(access.address, bytes, group.clocks.actor(self->id), access.line); });
   else
     note_global_read(access.address, bytes, group.clocks.actor(self->id), access.line);
 }
