@@ -204,6 +204,11 @@ def _cases(
         raise UsageError(
             f"the workloads of '{wanted}' need {len(keys)} different kernels: check them one by one."
         )
+    if kernel.arguments_on is not None:
+        cases = tuple(
+            WorkloadCase(w, kernel.launches(w), arguments=kernel.arguments_on(w)) for w in wanted.workloads
+        )
+        return keys[0] if gpu else None, cases, (), ()
     workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads, whole_groups=True)
     cases = tuple(WorkloadCase(w, kernel.launches(w)) for w in workloads)
     runs = operation_of(keys[0]).preflight_runs(keys[0], kernel.loop, whole_groups=True)
@@ -222,7 +227,7 @@ def hidden_runs(path: Path, problem: str | None, *, seed: int) -> tuple[PlannedC
         (key, *_) = what.compile_keys(gpu.arch)
         return _planned_of_genome(genome, key, gpu, "", _drawn_runs(key, _loop_of(genome, key, gpu), seed))
     kernel = read_kernel_file(path, text)
-    if kernel.loop is None:
+    if kernel.loop is None or kernel.arguments_on is not None:
         return ()
     (key, *_) = parse_problem(problem or kernel.problem).compile_keys("")
     return _planned_of_file(kernel, _drawn_runs(key, kernel.loop, seed))

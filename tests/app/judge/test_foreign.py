@@ -17,7 +17,7 @@ from scripts.validation.source_edits import edited_export
 
 FRAME = data(__file__, "frame")
 ATTENTION = data(__file__, "attention")
-BASES = {name: data(__file__, name) for name in ("attention", "linear", "split", "paged")}
+BASES = {name: data(__file__, name) for name in ("attention", "linear", "split", "paged", "own_arguments")}
 
 
 def judged(path, text, *, stage="check", timeout_s=240.0, **more):
