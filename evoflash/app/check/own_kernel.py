@@ -98,15 +98,20 @@ _EXAMPLE = (
 )
 
 
-def read_kernel_file(path: Path, text: str) -> KernelFile:
-    """The kernel in a file's text, its launch checked as far as it can be without running it."""
+def read_kernel_file(path: Path, text: str, header_file: Path | None = None) -> KernelFile:
+    """The kernel in a file's text, its launch checked as far as it can be without running it. `header_file`
+    says what the comment would, in its place.
+    """
     match = _HEADER.search(text)
-    if match is None:
+    if header_file is not None:
+        header = _Header(header_file, _toml_of(header_file), 0)
+    elif match is not None:
+        header = _Header(path, match[1], text.count("\n", 0, match.start(1)))
+    else:
         raise UsageError(
-            f"{path} has no comment that says how to launch it: put at its top {_EXAMPLE}; "
-            "see `evoflash check --help`."
+            f"{path} has no comment that says how to launch it: put at its top {_EXAMPLE}, "
+            "or its lines into a file for --header; see `evoflash check --help`."
         )
-    header = _Header(path, match[1], text.count("\n", 0, match.start(1)))
     table = header.table()
     header.only(table, _KEYS, "the comment")
     written = (header.launch_of(table), *map(header.launch_of, header.tables(table, "then")))
@@ -134,6 +139,14 @@ def read_kernel_file(path: Path, text: str) -> KernelFile:
         problem=header.problem(table, operation),
         maps=header.maps(table),
     )
+
+
+def _toml_of(header_file: Path) -> str:
+    try:
+        return header_file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"--header {header_file} cannot be read ({why}): give a TOML file.") from None
 
 
 def _emulation_cost(text: str) -> int:
