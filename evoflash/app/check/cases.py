@@ -7,7 +7,7 @@ process of a sandbox begins with it.
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,13 @@ def _array(
         values = _content(argument, shape) if content is None else content
         array[...] = _to_dtype(values, argument.dtype)
     return array
+
+
+def contents_of(argument: Argument) -> Array:
+    """The numbers of an array as its argument says, or the one of a scalar."""
+    if argument.shape is None:
+        return np.array([argument.value])
+    return _content(replace(argument, fill=0) if argument.fill == "zeros" else argument, argument.shape)
 
 
 def _content(argument: Argument, shape: tuple[int, ...]) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash.app.check.cases import Argument
+from evoflash.app.check.cases import Argument, contents_of
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.plain_cuda import entry_symbol, is_plain
@@ -37,7 +37,7 @@ class KernelFile:
     """A .cu and its launches. With a `loop` it follows the ABI of an operation, else it has `arguments`."""
 
     path: Path
-    text: str
+    text: str  # with the contents of constants that the host would copy there
     written: tuple[WrittenLaunch, ...]  # one after the other, with the same arguments
     workspace: Expression
     arguments: tuple[Argument, ...]  # where it follows no operation
@@ -85,7 +85,7 @@ def _names(workload: Workload) -> dict[str, Any]:
 _HEADER = re.compile(r"/\*[ \t]*evoflash check[ \t]*\n(.*?)\*/", re.DOTALL)
 _OPERATIONS = ("attention", "linear", "paged_attention")
 _LAUNCH_KEYS = ("entry", "grid", "block", "smem", "cluster", "resident")
-_KEYS = (*_LAUNCH_KEYS, "then", "arguments", *_OPERATIONS, "workspace")
+_KEYS = (*_LAUNCH_KEYS, "then", "arguments", "constants", *_OPERATIONS, "workspace")
 _ARRAY_KEYS = ("name", "dtype", "shape", "fill", "out", "box", "swizzle")
 _SCALAR_KEYS = ("name", "dtype", "value")
 _MAP_KEYS = ("map", "box", "swizzle")
@@ -129,7 +129,7 @@ def read_kernel_file(path: Path, text: str, header_file: Path | None = None) -> 
     operation = operations[0] if operations else ""
     return KernelFile(
         path=path,
-        text=text,
+        text=header.with_constants(text, header.tables(table, "constants")),
         written=written,
         workspace=header.expression("workspace", table.get("workspace", 0)),
         arguments=() if operation else header.arguments(header.tables(table, "arguments")),
@@ -308,6 +308,21 @@ class _Header:
             return self.arguments([entry_on(entry) for entry in entries])
         except TemplateError as error:
             raise UsageError(str(error)) from None
+
+    def with_constants(self, text: str, entries: Sequence[Mapping[str, Any]]) -> str:
+        """The text where `__constant__` memory that the host would fill begins with these contents."""
+        for entry in entries:
+            constant = self.argument(entry)
+            declared = re.search(
+                rf"\b__constant__\b[^;{{}}()=]*\b{re.escape(constant.name)}\b[^;=]*(?=;)", text
+            )
+            if declared is None:
+                raise self.wrong(
+                    "constants", f"no `__constant__` without contents is named '{constant.name}'"
+                )
+            numbers = ", ".join(map(str, contents_of(constant).reshape(-1).tolist()))
+            text = f"{text[: declared.end()]} = {{{numbers}}}{text[declared.end() :]}"
+        return text
 
     def arguments(self, entries: Sequence[Mapping[str, Any]]) -> tuple[Argument, ...]:
         arguments = tuple(map(self.argument, entries))

@@ -150,8 +150,9 @@ def of_file(
     path: Path, *, problem: str | None, gpu: str | None, header: Path | None = None
 ) -> tuple[KernelUnderTest, ...]:
     """A user's own .cu. UsageError says what is missing in it."""
-    kernel = read_kernel_file(path, read_text(path), header)
-    return (_own(path, kernel, problem, load_gpu(gpu) if gpu else None),)
+    shown = read_text(path)
+    kernel = read_kernel_file(path, shown, header)
+    return (_own(path, kernel, shown, problem, load_gpu(gpu) if gpu else None),)
 
 
 def read_text(path: Path) -> str:
@@ -163,7 +164,9 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read ({why}): give a .cu file or a genome id.") from None
 
 
-def _own(path: Path, kernel: KernelFile, problem: str | None, gpu: GpuSpec | None) -> KernelUnderTest:
+def _own(
+    path: Path, kernel: KernelFile, shown: str, problem: str | None, gpu: GpuSpec | None
+) -> KernelUnderTest:
     text = kernel.text
     key, cases, planned, notes = _cases(kernel, problem, gpu)
     name = re.sub(r"\W", "_", path.stem)
@@ -182,7 +185,7 @@ def _own(path: Path, kernel: KernelFile, problem: str | None, gpu: GpuSpec | Non
         candidate=candidate_of(Genome(name, 0, ()), compiled, key) if key else None,
         gpu=gpu,
         path=path,
-        shown=text,
+        shown=shown,
         unseen=() if plain else unseen_lines(text),
         beyond=plain.unseen if plain else (),
         notes=notes,
