@@ -167,9 +167,9 @@ def _compile(subject: KernelUnderTest, path: Path) -> Build:
 
 def _own(path: Path, text: str, *, spec: GpuSpec, seed: int) -> _Meaning:
     kernel = read_kernel_file(path, text)
-    if kernel.loop is None:
+    if kernel.loop is None or kernel.arguments_on is not None:
         raise UsageError(
-            f"{path} has arguments of its own, so nothing says what is right: only kernels with evoflash's "
+            f"{path} has arguments of its own: only kernels with evoflash's "
             "arguments can be compared (`attention = {}`, docs/check.md)."
         )
 

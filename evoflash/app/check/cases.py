@@ -6,17 +6,18 @@ process of a sandbox begins with it.
 """
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.call import EmulatorRun, launch_once, map_tensor
+from evoflash.emulator.call import EmulatorRun, launch_once, map_tensor, run_calls
 from evoflash.launch import LaunchConfig, TensorMapSpec
-from evoflash.numerics import encode
-from evoflash.operation import Workload
+from evoflash.numerics import decode, encode
+from evoflash.operation import Output, TestInput, Workload, operation_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,9 @@ class WorkloadCase:
     launches: tuple[LaunchConfig, ...]
     sms: int = 0  # of a small GPU, where persistent blocks take several tiles each; 0: the GPU that is meant
     is_deterministic: bool = False  # two calls on one input give the same to the bit, by promise
+    arguments: tuple[
+        Argument, ...
+    ] = ()  # the kernel's own, those of the tensors by name; else the operation's
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +92,57 @@ class OutputArray:
     is_changed: bool = True  # whether any element is another one than before the launch
 
 
+def call_on(
+    library: Path, case: WorkloadCase, calls: Sequence[TestInput], run: EmulatorRun
+) -> list[tuple[tuple[emulator.Emulation, ...], Output]]:
+    """What the emulator says of the launches of each call, and what they wrote, of a kernel with its
+    operation's arguments or with its own.
+    """
+    if not case.arguments:
+        return run_calls(library, case.launches, case.workload, calls, run)
+    return [_call_own(library, case, inputs, run) for inputs in calls]
+
+
+def _call_own(
+    library: Path, case: WorkloadCase, inputs: TestInput, run: EmulatorRun
+) -> tuple[tuple[emulator.Emulation, ...], Output]:
+    """Tensors have the type that the kernel takes; what it writes in a wider one is rounded."""
+    specs = {spec.name: spec for spec in operation_of(case.workload).tensors(case.workload)}
+    given = {name: _numbers(values, specs[name].dtype) for name, values in inputs.tensors.items()}
+    (launch,) = case.launches
+    emulation, written = launch_own(library, launch, case.arguments, run, given)
+    tensors = {}
+    for each in written:
+        if (spec := specs.get(each.name)) is not None:
+            numbers = _numbers(each.values, _WORDS.get(each.dtype, each.dtype))
+            tensors[each.name] = numbers if spec.dtype == "fp32" else encode(numbers, spec.dtype)
+    return (emulation,), Output(tensors)
+
+
+_WORDS = {"f16": "fp16", "f32": "fp32"}  # of a kernel's file, and of an operation
+
+
+def _numbers(values: Array, dtype: str) -> Array:
+    is_pattern = dtype == "bf16" or (dtype == "fp16" and values.dtype == np.uint16)
+    return decode(values, dtype) if is_pattern else values
+
+
 def launch_own(
-    library: Path, launch: LaunchConfig, arguments: tuple[Argument, ...], run: EmulatorRun
+    library: Path,
+    launch: LaunchConfig,
+    arguments: tuple[Argument, ...],
+    run: EmulatorRun,
+    contents: Mapping[str, Array] | None = None,
 ) -> tuple[emulator.Emulation, tuple[OutputArray, ...]]:
-    """What the emulator says of the launch, and the arrays that it may write, as it left them."""
+    """What the emulator says of the launch, and the arrays that it may write, as it left them. `contents` are
+    those of arrays that are not to be filled as their arguments say.
+    """
     with emulator.Memory() as memory:
         arrays = {
-            argument.name: (argument, _array(memory, argument, argument.shape))
+            argument.name: (
+                argument,
+                _array(memory, argument, argument.shape, (contents or {}).get(argument.name)),
+            )
             for argument in arguments
             if argument.shape is not None
         }
@@ -116,16 +164,26 @@ def _to_dtype(values: Array, dtype: str) -> Array:
     return encode(values, "bf16") if dtype == "bf16" else values.astype(_NUMPY[dtype])
 
 
-def _array(memory: emulator.Memory, argument: Argument, shape: tuple[int, ...]) -> Array:
-    is_poison = argument.fill == "poison"
+def _array(
+    memory: emulator.Memory, argument: Argument, shape: tuple[int, ...], content: Array | None
+) -> Array:
+    is_poison = argument.fill == "poison" and content is None
     array = memory.array(
         argument.name, shape, _NUMPY[argument.dtype], writable=argument.is_output, unset=is_poison
     )
     if is_poison:
         array.view(np.uint8)[...] = 0xFF
-    elif argument.fill != "zeros":
-        array[...] = _to_dtype(_content(argument, shape), argument.dtype)
+    elif content is not None or argument.fill != "zeros":
+        values = _content(argument, shape) if content is None else content
+        array[...] = _to_dtype(values, argument.dtype)
     return array
+
+
+def contents_of(argument: Argument) -> Array:
+    """The numbers of an array as its argument says, or the one of a scalar."""
+    if argument.shape is None:
+        return np.array([argument.value])
+    return _content(replace(argument, fill=0) if argument.fill == "zeros" else argument, argument.shape)
 
 
 def _content(argument: Argument, shape: tuple[int, ...]) -> Array:

@@ -23,9 +23,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from evoflash.app.check.cases import Case, WorkloadCase, launch_own
+from evoflash.app.check.cases import Case, WorkloadCase, call_on, launch_own
 from evoflash.emulator import launch as emulator
-from evoflash.emulator.call import EmulatorRun, run_calls
+from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.code_lines import ask_addr2line, ask_instead
 from evoflash.errors import EvoflashError
 from evoflash.operation import TestInput, operation_of
@@ -60,8 +60,8 @@ def _answer(request: ConfinedRequest) -> tuple[dict[str, Any], list[bytes]]:
         arrays = [np.ascontiguousarray(each.values).tobytes() for each in written]
         return _head([[emulation]], outputs), arrays
     # Who would begin early waits for a kernel that is compiled here, and there is no compiler.
-    launches = tuple(replace(launch, dependent=False) for launch in case.launches)
-    called = run_calls(request.library, launches, case.workload, request.inputs, request.run)
+    case = replace(case, launches=tuple(replace(launch, dependent=False) for launch in case.launches))
+    called = call_on(request.library, case, request.inputs, request.run)
     names = outputs_of(case, request.run)
     arrays = [np.ascontiguousarray(output.tensors[name]).tobytes() for _, output in called for name in names]
     return _head([emulations for emulations, _ in called], [{"name": name} for name in names]), arrays

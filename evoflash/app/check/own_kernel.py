@@ -2,17 +2,17 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash.app.check.cases import Argument
+from evoflash.app.check.cases import Argument, contents_of
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.plain_cuda import entry_symbol, is_plain
 from evoflash.launch import LaunchConfig, TensorMapSpec
-from evoflash.operation import Loop, Workload
+from evoflash.operation import Loop, Workload, operation_of
 
 DTYPES = ("f16", "bf16", "f32", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 FILLS = ("random", "zeros", "arange", "poison")
@@ -37,10 +37,11 @@ class KernelFile:
     """A .cu and its launches. With a `loop` it follows the ABI of an operation, else it has `arguments`."""
 
     path: Path
-    text: str
+    text: str  # with the contents of constants that the host would copy there
     written: tuple[WrittenLaunch, ...]  # one after the other, with the same arguments
     workspace: Expression
-    arguments: tuple[Argument, ...]
+    arguments: tuple[Argument, ...]  # where it follows no operation
+    arguments_on: Callable[[Workload], tuple[Argument, ...]] | None  # of its own, with an operation's tensors
     loop: Loop | None
     operation: str  # whose ABI it follows; empty with arguments of its own
     problem: str  # what it is for, where the comment says so
@@ -84,7 +85,7 @@ def _names(workload: Workload) -> dict[str, Any]:
 _HEADER = re.compile(r"/\*[ \t]*evoflash check[ \t]*\n(.*?)\*/", re.DOTALL)
 _OPERATIONS = ("attention", "linear", "paged_attention")
 _LAUNCH_KEYS = ("entry", "grid", "block", "smem", "cluster", "resident")
-_KEYS = (*_LAUNCH_KEYS, "then", "arguments", *_OPERATIONS, "workspace")
+_KEYS = (*_LAUNCH_KEYS, "then", "arguments", "constants", *_OPERATIONS, "workspace")
 _ARRAY_KEYS = ("name", "dtype", "shape", "fill", "out", "box", "swizzle")
 _SCALAR_KEYS = ("name", "dtype", "value")
 _MAP_KEYS = ("map", "box", "swizzle")
@@ -97,41 +98,55 @@ _EXAMPLE = (
 )
 
 
-def read_kernel_file(path: Path, text: str) -> KernelFile:
-    """The kernel in a file's text, its launch checked as far as it can be without running it."""
+def read_kernel_file(path: Path, text: str, header_file: Path | None = None) -> KernelFile:
+    """The kernel in a file's text, its launch checked as far as it can be without running it. `header_file`
+    says what the comment would, in its place.
+    """
     match = _HEADER.search(text)
-    if match is None:
+    if header_file is not None:
+        header = _Header(header_file, _toml_of(header_file), 0)
+    elif match is not None:
+        header = _Header(path, match[1], text.count("\n", 0, match.start(1)))
+    else:
         raise UsageError(
-            f"{path} has no comment that says how to launch it: put at its top {_EXAMPLE}; "
-            "see `evoflash check --help`."
+            f"{path} has no comment that says how to launch it: put at its top {_EXAMPLE}, "
+            "or its lines into a file for --header; see `evoflash check --help`."
         )
-    header = _Header(path, match[1], text.count("\n", 0, match.start(1)))
     table = header.table()
     header.only(table, _KEYS, "the comment")
     written = (header.launch_of(table), *map(header.launch_of, header.tables(table, "then")))
     for each in written:
         _check_text(path, text, each.entry)
     operations = [name for name in _OPERATIONS if name in table]
-    if len(operations) + ("arguments" in table) != 1:
+    if len(operations) > 1 or not (operations or "arguments" in table):
         raise header.wrong(
             "arguments",
-            "give either `arguments` or one of `attention = {}`, `linear = {}`, "
-            "`paged_attention = {}` for the arguments of evoflash's own kernels",
+            "give `arguments`, or one of `attention = {}`, `linear = {}`, `paged_attention = {}` for the "
+            "arguments of evoflash's own kernels, or both where the arguments are named after its tensors",
         )
     if "arguments" in table and len(written) > 1:
         raise header.wrong("then", "several launches need the arguments of an operation, as `attention = {}`")
     operation = operations[0] if operations else ""
     return KernelFile(
         path=path,
-        text=text,
+        text=header.with_constants(text, header.tables(table, "constants")),
         written=written,
         workspace=header.expression("workspace", table.get("workspace", 0)),
-        arguments=header.arguments(table),
+        arguments=() if operation else header.arguments(header.tables(table, "arguments")),
+        arguments_on=header.arguments_on if operation and "arguments" in table else None,
         loop=header.loop(table, operation, emulation_cost=_emulation_cost(text)),
         operation=operation,
         problem=header.problem(table, operation),
         maps=header.maps(table),
     )
+
+
+def _toml_of(header_file: Path) -> str:
+    try:
+        return header_file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"--header {header_file} cannot be read ({why}): give a TOML file.") from None
 
 
 def _emulation_cost(text: str) -> int:
@@ -255,8 +270,62 @@ class _Header:
         given = table.get(operation, {})
         return str(self.need(given, "problem", str)) if "problem" in given else ""
 
-    def arguments(self, table: Mapping[str, Any]) -> tuple[Argument, ...]:
-        arguments = tuple(self.argument(entry) for entry in self.tables(table, "arguments"))
+    def arguments_on(self, workload: Workload) -> tuple[Argument, ...]:
+        """Those of a kernel that computes an operation: what has a tensor's name is that tensor, shapes and
+        values may be expressions.
+        """
+        specs = {spec.name: spec for spec in operation_of(workload).tensors(workload)}
+        names = _names(workload)
+        if "head_dim" in names:
+            names["scale"] = names["head_dim"] ** -0.5
+        entries = self.tables(self.table(), "arguments")
+        given = {entry.get("name") for entry in entries}
+        missing = [spec.name for spec in specs.values() if not spec.is_optional and spec.name not in given]
+        if missing:
+            raise self.wrong("arguments", f"no argument is named {', '.join(missing)}, as the tensor is")
+
+        def known(key: str, value: object) -> object:
+            if not isinstance(value, str):
+                return value
+            return Expression(value, f"{self.path}:{self._line_of(key)}: {key}", (int, float, bool))(names)
+
+        def entry_on(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+            spec, made = specs.get(str(entry.get("name"))), dict(entry)
+            if spec is not None and not entry.keys() & {"shape", "value"}:
+                word = {"fp16": "f16", "fp32": "f32", "int32": "i32", "e4m3": "u8"}.get(
+                    spec.dtype, spec.dtype
+                )
+                return {"dtype": word, **entry, "shape": list(spec.shape), "out": spec.role != "input"}
+            if "shape" in made:
+                sides = made["shape"] if isinstance(made["shape"], list) else [made["shape"]]
+                made["shape"] = [known("shape", side) for side in sides]
+            if "value" in made:
+                value = known("value", made["value"])
+                made["value"] = int(value) if isinstance(value, bool) else value
+            return made
+
+        try:
+            return self.arguments([entry_on(entry) for entry in entries])
+        except TemplateError as error:
+            raise UsageError(str(error)) from None
+
+    def with_constants(self, text: str, entries: Sequence[Mapping[str, Any]]) -> str:
+        """The text where `__constant__` memory that the host would fill begins with these contents."""
+        for entry in entries:
+            constant = self.argument(entry)
+            declared = re.search(
+                rf"\b__constant__\b[^;{{}}()=]*\b{re.escape(constant.name)}\b[^;=]*(?=;)", text
+            )
+            if declared is None:
+                raise self.wrong(
+                    "constants", f"no `__constant__` without contents is named '{constant.name}'"
+                )
+            numbers = ", ".join(map(str, contents_of(constant).reshape(-1).tolist()))
+            text = f"{text[: declared.end()]} = {{{numbers}}}{text[declared.end() :]}"
+        return text
+
+    def arguments(self, entries: Sequence[Mapping[str, Any]]) -> tuple[Argument, ...]:
+        arguments = tuple(map(self.argument, entries))
         shapes = {argument.name: argument.shape for argument in arguments}
         for argument in arguments:
             shape = shapes.get(argument.map.of) if argument.map else ()

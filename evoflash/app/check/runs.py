@@ -21,6 +21,7 @@ from evoflash.app.check.cases import (
     Case,
     OutputArray,
     WorkloadCase,
+    call_on,
     difference,
     launch_own,
     no_numbers,
@@ -41,7 +42,7 @@ from evoflash.app.check.one_run import (
     with_callers,
 )
 from evoflash.app.check.subject import KernelUnderTest
-from evoflash.emulator.call import EmulatorRun, run_call
+from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import Emulation, Site
 from evoflash.emulator.preflight import CPU_LIMIT_S, change_of_calls, cpu_limit_s, run_of
 from evoflash.errors import DeviceError
@@ -85,7 +86,7 @@ def _run_once(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> 
         emulation, written = launch_own(library, case.launch, case.arguments, run)
         return _ran((emulation,), written=written)
     inputs, expected = draw_case(case.workload, inputs_name, run.seed)
-    emulations, output = run_call(library, case.launches, case.workload, inputs, run)
+    ((emulations, output),) = call_on(library, case, (inputs,), run)
     return judged_run(case, expected, inputs, emulations, output)
 
 
@@ -381,8 +382,17 @@ def _to_run(subject: KernelUnderTest, build: Build | None, *, runs: int, seed: i
         for run, inputs in plan(times, seed=seed, registers=registers, workload=workload, at_kind=at * runs):
             if isinstance(case, WorkloadCase):
                 run = replace(run, cpu_limit_s=cpu_limit_s(case.launches, case.workload))
+                if case.arguments:  # dense ones, of one scale
+                    run = replace(run, without=_missing(case), is_strided=False, is_rescaled=False)
             to_run.append(ToRun(case, run, inputs))
     return to_run
+
+
+def _missing(case: WorkloadCase) -> tuple[str, ...]:
+    """The outputs for which a kernel with arguments of its own has none."""
+    names = {argument.name for argument in case.arguments}
+    specs = operation_of(case.workload).tensors(case.workload)
+    return tuple(spec.name for spec in specs if spec.role != "input" and spec.name not in names)
 
 
 def _planned_runs(subject: KernelUnderTest, build: Build | None, *, seed: int) -> list[ToRun]:

@@ -111,9 +111,19 @@ def _workloads(
 
 
 def named_kernels(
-    what: str | None, family: str | None, values: list[str], *, problem: str | None, gpu: str | None, db: str
+    what: str | None,
+    family: str | None,
+    values: list[str],
+    *,
+    problem: str | None,
+    gpu: str | None,
+    db: str,
+    header: Path | None = None,
 ) -> tuple[KernelUnderTest, ...]:
-    """What an id, a file, or a family with values stands for. UsageError for both, and for none."""
+    """What an id, a file, or a family with values stands for. UsageError for both, and for none.
+
+    `header` says how a file's kernel is launched, in place of its comment.
+    """
     if (what is None) == (family is None):
         raise UsageError("give a genome id, a .cu file, or --family with --set and --gpu.")
     if family is not None:
@@ -124,8 +134,11 @@ def named_kernels(
         raise UsageError("--set goes with --family.")
     path = Path(str(what))
     if path.exists() or not re.fullmatch(r"[0-9a-f]{1,16}", str(what)):
-        made = of_export if is_exported(path, read_text(path)) else of_file
-        return made(path, problem=problem, gpu=gpu)
+        if header is not None or not is_exported(path, read_text(path)):
+            return of_file(path, problem=problem, gpu=gpu, header=header)
+        return of_export(path, problem=problem, gpu=gpu)
+    if header is not None:
+        raise UsageError("--header goes with a .cu file.")
     from evoflash.app.known import (
         known_genome,  # which loads the database; no process that runs a kernel needs it
     )
@@ -133,9 +146,13 @@ def named_kernels(
     return of_genome(*known_genome(str(what), db, problem=problem, gpu=gpu))
 
 
-def of_file(path: Path, *, problem: str | None, gpu: str | None) -> tuple[KernelUnderTest, ...]:
+def of_file(
+    path: Path, *, problem: str | None, gpu: str | None, header: Path | None = None
+) -> tuple[KernelUnderTest, ...]:
     """A user's own .cu. UsageError says what is missing in it."""
-    return (_own(path, read_text(path), problem, load_gpu(gpu) if gpu else None),)
+    shown = read_text(path)
+    kernel = read_kernel_file(path, shown, header)
+    return (_own(path, kernel, shown, problem, load_gpu(gpu) if gpu else None),)
 
 
 def read_text(path: Path) -> str:
@@ -147,8 +164,10 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read ({why}): give a .cu file or a genome id.") from None
 
 
-def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> KernelUnderTest:
-    kernel = read_kernel_file(path, text)
+def _own(
+    path: Path, kernel: KernelFile, shown: str, problem: str | None, gpu: GpuSpec | None
+) -> KernelUnderTest:
+    text = kernel.text
     key, cases, planned, notes = _cases(kernel, problem, gpu)
     name = re.sub(r"\W", "_", path.stem)
     plain, compiled = None, text
@@ -166,7 +185,7 @@ def _own(path: Path, text: str, problem: str | None, gpu: GpuSpec | None) -> Ker
         candidate=candidate_of(Genome(name, 0, ()), compiled, key) if key else None,
         gpu=gpu,
         path=path,
-        shown=text,
+        shown=shown,
         unseen=() if plain else unseen_lines(text),
         beyond=plain.unseen if plain else (),
         notes=notes,
@@ -204,25 +223,32 @@ def _cases(
         raise UsageError(
             f"the workloads of '{wanted}' need {len(keys)} different kernels: check them one by one."
         )
+    if kernel.arguments_on is not None:
+        cases = tuple(
+            WorkloadCase(w, kernel.launches(w), arguments=kernel.arguments_on(w)) for w in wanted.workloads
+        )
+        return keys[0] if gpu else None, cases, (), ()
     workloads, notes = _workloads(keys[0], kernel.loop, wanted.workloads, whole_groups=True)
     cases = tuple(WorkloadCase(w, kernel.launches(w)) for w in workloads)
     runs = operation_of(keys[0]).preflight_runs(keys[0], kernel.loop, whole_groups=True)
     return keys[0] if gpu else None, cases, _planned_of_file(kernel, runs), notes
 
 
-def hidden_runs(path: Path, problem: str | None, *, seed: int) -> tuple[PlannedCase, ...]:
+def hidden_runs(
+    path: Path, problem: str | None, *, seed: int, header: Path | None = None
+) -> tuple[PlannedCase, ...]:
     """Runs on small workloads that are drawn for a file's kernel, besides those that follow from its tiles;
     none for one that says nothing of its problem.
     """
     text = read_text(path)
-    if is_exported(path, text):
+    if header is None and is_exported(path, text):
         words = export_words(text, path)
         assert words is not None, "it is exported"
         genome, what, gpu = genome_of_words(words, problem=problem)
         (key, *_) = what.compile_keys(gpu.arch)
         return _planned_of_genome(genome, key, gpu, "", _drawn_runs(key, _loop_of(genome, key, gpu), seed))
-    kernel = read_kernel_file(path, text)
-    if kernel.loop is None:
+    kernel = read_kernel_file(path, text, header)
+    if kernel.loop is None or kernel.arguments_on is not None:
         return ()
     (key, *_) = parse_problem(problem or kernel.problem).compile_keys("")
     return _planned_of_file(kernel, _drawn_runs(key, kernel.loop, seed))

@@ -50,6 +50,7 @@ class JudgeOptions:
     seed: int | None = None
     timeout_s: float = 120.0
     is_unsafe: bool = False
+    header: Path | None = None  # a file that says of a .cu what its comment would
 
 
 def is_foreign(path: Path) -> bool:
@@ -136,11 +137,15 @@ def _subject(submitted: SubmittedText, options: JudgeOptions, *, seed: int, db: 
             path = Path(folder) / Path(path).name
             path.write_text(submitted.text, encoding="utf-8")
         (subject, *others) = named_kernels(
-            str(path), None, [], problem=options.problem, gpu=options.gpu, db=db
+            str(path), None, [], problem=options.problem, gpu=options.gpu, db=db, header=options.header
         )
         if others:
             raise UsageError(f"{submitted.shown} stands for several kernels: name one workload by --problem.")
-        hidden = () if options.stage == "check" else hidden_runs(path, options.problem, seed=seed)
+        hidden = (
+            ()
+            if options.stage == "check"
+            else hidden_runs(path, options.problem, seed=seed, header=options.header)
+        )
     return replace(subject, path=Path(submitted.shown), planned=(*subject.planned, *hidden))
 
 
@@ -226,6 +231,9 @@ def _with_time(
     """With its time, where the GPU is here; what is wrong on the GPU is wrong."""
     if answer.gpu is None or answer.gpu != present_gpu_name():
         return replace(answer, notes=(*answer.notes, "no GPU here: no time, and no check on one."))
+    if options.header is not None:
+        said = "not timed: how it is launched has to stand in the file itself."
+        return replace(answer, notes=(*answer.notes, said))
     if submitted.shown != str(path):
         return replace(answer, notes=(*answer.notes, "a solution's kernel is not timed: submit its .cu."))
     try:

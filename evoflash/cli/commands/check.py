@@ -1,6 +1,7 @@
 """`evoflash check` shows what a kernel does wrong, found in the emulator. app/check/ does the work."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +27,10 @@ def check(
     ] = None,
     runs: Annotated[int, typer.Option(min=1, max=1000, help="Runs of each shape: other schedules.")] = 4,
     seed: Seed = 1,
+    header: Annotated[
+        Path | None,
+        typer.Option("--header", help="Of a .cu without a comment: a TOML file with what it would say."),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
     explain: Annotated[
         str | None, typer.Option("--explain", metavar="KIND", help="What a kind of finding means.")
@@ -83,7 +88,7 @@ def check(
         add_facts(**kind_facts(explain))
         typer.echo(view.explain(explain))
         return
-    subjects = named_kernels(what, family, values or [], problem=problem, gpu=gpu, db=db)
+    subjects = named_kernels(what, family, values or [], problem=problem, gpu=gpu, db=db, header=header)
     kernels = "the kernel" if len(subjects) == 1 else f"{len(subjects)} kernels"
     with working(f"compiling {kernels} for the emulator, to run {runs} times on each shape"):
         checked = [

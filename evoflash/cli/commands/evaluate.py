@@ -52,6 +52,10 @@ def evaluate(
     timeout: Annotated[
         float, typer.Option("--timeout", min=1, max=86400, help="Of a file: seconds in the sandbox.")
     ] = 120.0,
+    header: Annotated[
+        Path | None,
+        typer.Option("--header", help="Of a .cu without a comment: a TOML file with what it would say."),
+    ] = None,
     form: Annotated[
         str | None,
         typer.Option(
@@ -95,7 +99,7 @@ def evaluate(
     if chosen_stage is None:
         raise UsageError(f"--stage {stage} is unknown: use {', '.join(STAGES)}.")
     if what is not None and family is None and not values and is_foreign(Path(what)):
-        options = JudgeOptions(problem, gpu, chosen_stage, seed, timeout, unsafe)
+        options = JudgeOptions(problem, gpu, chosen_stage, seed, timeout, unsafe, header)
         with _stdout_to_stderr():
             answer, exit_code = _judge(Path(what), options, db, says_it=as_json or form is not None)
         _show(answer, form, output, as_json=as_json)

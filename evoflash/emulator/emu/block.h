@@ -102,6 +102,12 @@ struct Meeting {
   void (*work)(void* const* arguments, u32 lanes);  // null: it orders memory
 };
 
+// Lanes that have come to one __activemask().
+struct Gathering {
+  int line;
+  u32 arrived;
+};
+
 // What setmaxnreg has done to a warp.
 struct Registers {
   int each;    // of a thread, now
@@ -118,6 +124,7 @@ struct Warp {
   int barrier;
   Collective collective;
   std::vector<Meeting> meetings;  // of masks that have no lane in common
+  std::vector<Gathering> gatherings;
   Registers registers;
   u32 cluster_rounds;  // of the cluster's barrier, that a lane of it has left
 };

@@ -68,7 +68,7 @@ EFEMU_HERE thread_block_tile<N, Parent> tiled_partition(const Parent&) { return 
 struct coalesced_group : lanes_of_warp {
   using lanes_of_warp::lanes_of_warp;
 };
-EFEMU_HERE coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+EFEMU_HERE coalesced_group coalesced_threads(EFEMU_AT) { return coalesced_group(__activemask(line)); }
 
 template <class Group>
 EFEMU_HERE void sync(const Group& group, EFEMU_AT) { group.sync(line); }

@@ -193,13 +193,12 @@ struct Passed {
 // Lanes that did not come give nothing: what is read of them is poison.
 template <class T>
 EFEMU_OWN inline void pass_values(void* const* given, u32 lanes) {
+  T nothing;
+  __builtin_memset(static_cast<void*>(&nothing), 0xff, sizeof(T));  // not of another's: memset is looked at
   for (int lane = 0; lane < 32; ++lane) {
     if (!(lanes >> lane & 1)) continue;
     auto& mine = *static_cast<Passed<T>*>(given[lane]);
-    if (lanes >> mine.from & 1)
-      mine.result = static_cast<Passed<T>*>(given[mine.from])->value;
-    else
-      __builtin_memset(static_cast<void*>(&mine.result), 0xff, sizeof(T));
+    mine.result = lanes >> mine.from & 1 ? static_cast<Passed<T>*>(given[mine.from])->value : nothing;
   }
 }
 
@@ -277,7 +276,7 @@ inline EFEMU_OWN T __shfl_down_sync(unsigned mask, T value, unsigned distance, i
 inline EFEMU_OWN unsigned __ballot_sync(unsigned mask, int predicate, EFEMU_AT) { return ::efemu::ballot("__ballot_sync", mask, predicate != 0, line); }
 inline EFEMU_OWN int __any_sync(unsigned mask, int predicate, EFEMU_AT) { return ::efemu::ballot("__any_sync", mask, predicate != 0, line) != 0; }
 inline EFEMU_OWN int __all_sync(unsigned mask, int predicate, EFEMU_AT) { return ::efemu::ballot("__all_sync", mask, predicate == 0, line) == 0; }
-inline EFEMU_OWN unsigned __activemask() { return ::efemu::lanes_alive(); }
+inline EFEMU_OWN unsigned __activemask(EFEMU_AT) { return ::efemu::active_lanes(line); }
 inline EFEMU_OWN int __reduce_add_sync(unsigned mask, int value, EFEMU_AT) {
   return ::efemu::reduce<int>("__reduce_add_sync", mask, value, [](int a, int b) -> int { return a + b; }, line);
 }

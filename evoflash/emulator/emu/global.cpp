@@ -128,6 +128,10 @@ void note_global_write(const void* target, u32 bytes, const Actor& actor, int li
   note_access(&History::write, target, bytes, actor, line);
 }
 
+void note_plain_write(const void* target, u32 bytes, const Actor& actor, int line) {
+  note_access(&History::write_plain, target, bytes, actor, line);
+}
+
 void note_acquire_load(const void* source, u32 bytes, const Actor& actor, int line) {
   note_access(&History::acquire, source, bytes, actor, line);
 }

@@ -18,6 +18,7 @@ bool admits_bulk(const void* address, u64 bytes, bool writes, const char* what, 
 // race with one another, nor with acquire loads and release stores.
 void note_global_read(const void* source, u32 bytes, const Actor& actor, int line);
 void note_global_write(const void* target, u32 bytes, const Actor& actor, int line);
+void note_plain_write(const void* target, u32 bytes, const Actor& actor, int line);
 void note_acquire_load(const void* source, u32 bytes, const Actor& actor, int line);
 void note_release_store(const void* target, u32 bytes, const Actor& actor, int line);
 void note_atomic(const void* target, u32 bytes, const Actor& actor, int line);

@@ -25,6 +25,7 @@ class History {
   // ones (acquire loads, release stores, atomics), which do not race with one another.
   void read(size_t first, size_t end, const Actor& actor, int line);
   void write(size_t first, size_t end, const Actor& actor, int line);
+  void write_plain(size_t first, size_t end, const Actor& actor, int line);
   void acquire(size_t first, size_t end, const Actor& actor, int line);
   void release(size_t first, size_t end, const Actor& actor, int line);
   void change(size_t first, size_t end, const Actor& actor, int line);
@@ -60,7 +61,8 @@ class History {
   void check_listed_readers(Cell& cell, const char* what, const Actor& actor, int line);
   void check_strong(Cell& cell, const char* what, bool writes, const Actor& actor, int line);
   void write_strong(Cell& cell, Kind kind, const char* what, const Actor& actor, int line);
-  bool wrote_twice(Cell& cell, const Actor& actor, int line);
+  bool wrote_twice(Cell& cell, const Actor& actor, int line, bool is_plain);
+  void write_as(size_t first, size_t end, const Actor& actor, int line, bool is_plain);
 
   std::string name_;
   bool scratch_;

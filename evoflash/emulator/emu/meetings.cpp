@@ -94,9 +94,32 @@ const Meeting* meeting_without(const Warp& warp, int lane) {
   return nullptr;
 }
 
-u32 lanes_alive() {
-  const Warp& warp = group.warps[static_cast<size_t>(self->warp)];
-  return warp.lanes & ~warp.exited;
+u32 active_lanes(int line) {
+  note_progress(line);
+  Warp& warp = group.warps[static_cast<size_t>(self->warp)];
+  const u32 mine = 1u << self->lane;
+  const auto here = [&] {
+    return std::find_if(warp.gatherings.begin(), warp.gatherings.end(),
+                        [line](const Gathering& gathering) { return gathering.line == line; });
+  };
+  auto gathering = here();
+  if (gathering == warp.gatherings.end()) gathering = warp.gatherings.insert(gathering, {line, 0});
+  gathering->arrived |= mine;
+  if (gathering->arrived != (warp.lanes & ~warp.exited)) {
+    // Until no other thread can go on: who has not come by then is in another branch.
+    wait_here(line, {"__activemask", 0, nullptr, true});
+    gathering = here();
+    if (gathering == warp.gatherings.end() || !(gathering->arrived & mine)) return static_cast<u32>(self->answer);
+  }
+  const u32 arrived = gathering->arrived;
+  warp.gatherings.erase(gathering);
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if (!(arrived >> lane & 1)) continue;
+    Thread& thread = group.threads[static_cast<size_t>(warp.first_thread + lane)];
+    thread.answer = static_cast<int>(arrived);
+    if (thread.state == State::blocked) make_ready(thread);
+  }
+  return arrived;
 }
 
 u32 lane_number() {

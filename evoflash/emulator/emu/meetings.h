@@ -8,7 +8,8 @@ namespace efemu {
 // The lanes of `mask` that have not ended meet; the last of them calls `work` with what each lane gave, by lane, and
 // the lanes that came. Without `work` their memory accesses are ordered, and they may come from different lines.
 void meet(const char* op, u32 mask, void* mine, void (*work)(void* const* given, u32 lanes), int line);
-u32 lanes_alive();
+// The lanes that are at this call together: those that have not ended, or in a branch those that took it.
+u32 active_lanes(int line);
 u32 lane_number();
 
 // A `__shared__` array; `key` tells apart those of different declarations and template instances.

@@ -116,6 +116,38 @@ void take_turn(const PlainAccess& access) {
     note_read(bits_at(access.address), access.line);
 }
 
+// Findings about a write of what another thread had written there: where both wrote the same value, there is nothing
+// to be found. The value is known once the kernel goes on.
+struct Overwrite {
+  const void* at = nullptr;
+  u64 bytes = 0;
+  u8 before[16];
+  std::vector<u64> counts;  // of the reports, before the write
+};
+Overwrite overwrite;
+
+bool is_overwrite(const Report& report) {
+  return std::strcmp(report.kind, "race-WAW") == 0 || std::strcmp(report.kind, "double-write-global") == 0;
+}
+
+template <class Write>
+void note_overwrite(const PlainAccess& access, Write write) {
+  overwrite.counts.clear();
+  u64 total = 0, now = 0;
+  for (const Report& report : reports) {
+    overwrite.counts.push_back(report.count);
+    total += report.count;
+  }
+  write();
+  for (const Report& report : reports) now += report.count;
+  if (now == total || access.bytes > sizeof overwrite.before) return;
+  overwrite.counts.resize(reports.size());
+  for (size_t i = 0; i < reports.size(); ++i) overwrite.counts[i] = reports[i].count - overwrite.counts[i];
+  overwrite.at = access.address;
+  overwrite.bytes = access.bytes;
+  std::memcpy(overwrite.before, access.address, access.bytes);
+}
+
 void note_global(const PlainAccess& access) {
   if (!in_buffer(access.address, access.bytes)) end_outside(access);
   const u32 bytes = static_cast<u32>(access.bytes);
@@ -127,7 +159,7 @@ void note_global(const PlainAccess& access) {
   // What would fault now has been reported.
   if (!admitted && (access.writes || bytes == 16)) abandon_block();
   if (access.writes)
-    note_global_write(access.address, bytes, group.clocks.actor(self->id), access.line);
+    note_overwrite(access, [&] { note_plain_write(access.address, bytes, group.clocks.actor(self->id), access.line); });
   else
     note_global_read(access.address, bytes, group.clocks.actor(self->id), access.line);
 }
@@ -141,7 +173,7 @@ void note_shared(const PlainAccess& access) {
   if (access.aligned && bytes <= 16)
     count_access(access.writes ? Access::sts : Access::lds, at, bytes, true, access.line);
   if (access.writes)
-    home->shared.write(at, bytes, group.clocks.actor(self->id), access.line);
+    note_overwrite(access, [&] { home->shared.write(at, bytes, group.clocks.actor(self->id), access.line); });
   else
     home->shared.read(at, bytes, group.clocks.actor(self->id), access.line);
 }
@@ -173,6 +205,7 @@ bool is_free(Region region, bool writes) {
 }
 
 void note(const PlainAccess& access, Region region) {
+  settle_overwrite();
   const bool writes = access.writes;
   if (region != Region::elsewhere) ++(writes ? plain_counts.writes : plain_counts.reads);
   take_turn(access);
@@ -203,6 +236,18 @@ inline __attribute__((always_inline)) void note_plain(const void* address, u64 b
 }
 
 }  // namespace
+
+void settle_overwrite() {
+  if (!overwrite.at) return;
+  const bool is_same = std::memcmp(overwrite.at, overwrite.before, overwrite.bytes) == 0;
+  overwrite.at = nullptr;
+  if (!is_same) return;
+  for (size_t i = std::min(overwrite.counts.size(), reports.size()); i-- > 0;) {
+    if (!is_overwrite(reports[i])) continue;
+    reports[i].count -= overwrite.counts[i];
+    if (reports[i].count == 0) reports.erase(reports.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
 
 Region region_of(const void* address, u64 bytes) {
   const uintptr_t at = bits_at(address);

@@ -30,6 +30,9 @@ struct PlainCounts {
 };
 extern PlainCounts plain_counts;
 
+// A plain write that was reported as another thread's overwritten value has been made by now.
+void settle_overwrite();
+
 // A new launch of the kernel whose function stands at that address.
 void begin_plain_accesses(const void* kernel_function);
 

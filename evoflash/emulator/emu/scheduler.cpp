@@ -12,6 +12,7 @@
 #include "global.h"
 #include "mbarrier.h"
 #include "path.h"
+#include "plain_accesses.h"
 #include "ready_queue.h"
 
 namespace efemu {
@@ -302,6 +303,7 @@ bool run_group(const Kernel& entry, void** arguments, const Shape& shape, const 
     forget_deliveries();
   else
     deliver_all();
+  settle_overwrite();
   self = nullptr;
   return !abandoned;
 }

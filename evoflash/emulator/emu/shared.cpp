@@ -28,6 +28,7 @@ void SharedMemory::reset(u32 size_bytes) {
   dynamic_bytes_ = size_bytes;
   arrays_.clear();
   pieces_.assign(size_bytes / kPieceBytes + 1, Piece());
+  granule_bytes_ = 2;
   splits_.clear();
   lists_.clear();
   free_splits_.clear();
@@ -120,6 +121,7 @@ bool SharedMemory::admits(u32 address, u32 bytes, u32 alignment, const char* wha
 
 template <class Work>
 void SharedMemory::for_cells(u32 address, u32 bytes, Work work) {
+  if ((address | bytes) % 2 && granule_bytes_ == 2) make_single_bytes();
   const u32 end = address - base_ + bytes;
   for (u32 at = address - base_, next; at < end; at = next) {
     const u32 first = at / kPieceBytes * kPieceBytes;
@@ -132,8 +134,8 @@ void SharedMemory::for_cells(u32 address, u32 bytes, Work work) {
     }
     if (!piece.split) split(piece);
     Split& cells = splits_[piece.split - 1];
-    for (u32 i = (at - first) / 2; i <= (next - 1 - first) / 2; ++i) {
-      offset_ = first + 2 * i;
+    for (u32 i = (at - first) / granule_bytes_; i <= (next - 1 - first) / granule_bytes_; ++i) {
+      offset_ = first + granule_bytes_ * i;
       work(cells[i]);
     }
   }
@@ -147,20 +149,33 @@ void SharedMemory::split(Piece& piece) {
   piece.split = free_splits_.back();
   free_splits_.pop_back();
   Split& cells = splits_[piece.split - 1];
-  cells.fill(piece.all);
-  if (piece.all.list == 0) return;
-  for (u32 i = 1; i < kGranules; ++i) {
-    cells[i].list = new_list();
-    if (cells[i].list) lists_[cells[i].list - 1] = lists_[piece.all.list - 1];
+  cells[0] = piece.all;
+  for (u32 i = 1; i < granules(); ++i) cells[i] = copy_of(piece.all);
+}
+
+// Threads that write neighbouring bytes of a word are no race; until somebody touches a single byte, two share a cell.
+void SharedMemory::make_single_bytes() {
+  granule_bytes_ = 1;
+  for (const Piece& piece : pieces_) {
+    if (!piece.split) continue;
+    Split& cells = splits_[piece.split - 1];
+    for (u32 i = kPieceBytes; i-- > 0;) cells[i] = i % 2 ? copy_of(cells[i / 2]) : cells[i / 2];
   }
+}
+
+SharedMemory::Cell SharedMemory::copy_of(const Cell& cell) {
+  Cell copy = cell;
+  if (cell.list) copy.list = new_list();
+  if (copy.list) lists_[copy.list - 1] = Readers(lists_[cell.list - 1]);
+  return copy;
 }
 
 // After a write to the whole piece nobody has read it; what is pending may have been written before or not.
 void SharedMemory::merge(Piece& piece) {
   Split& cells = splits_[piece.split - 1];
   const auto differs = [&](const Cell& cell) { return cell.write != cells[0].write || cell.flags != cells[0].flags; };
-  if (std::any_of(cells.begin(), cells.end(), differs)) return;
-  for (u32 i = 1; i < kGranules; ++i)
+  if (std::any_of(cells.begin(), cells.begin() + granules(), differs)) return;
+  for (u32 i = 1; i < granules(); ++i)
     if (cells[i].list) free_lists_.push_back(cells[i].list);
   free_splits_.push_back(piece.split);
   piece = {cells[0], 0};

@@ -1,4 +1,4 @@
-// Shared memory of a block, with a shadow that knows who touched each 2-byte granule last.
+// Shared memory of a block, with a shadow that knows who touched each granule of two bytes, or of one, last.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -74,16 +74,19 @@ class SharedMemory {
     bool atomic;
   };
   // As long as all accesses to 16 bytes were to all of them, which is usual, their granules share a cell.
-  static constexpr u32 kPieceBytes = 16, kGranules = kPieceBytes / 2;
+  static constexpr u32 kPieceBytes = 16;
   struct Piece {
     Cell all;
     u32 split;  // 1 + index into splits_, or 0
   };
-  using Split = std::array<Cell, kGranules>;
+  using Split = std::array<Cell, kPieceBytes>;  // one for each of its granules
 
   // Calls `work` with each cell of the bytes, while offset_ says where it is.
   template <class Work>
   void for_cells(u32 address, u32 bytes, Work work);
+  u32 granules() const { return kPieceBytes / granule_bytes_; }
+  void make_single_bytes();
+  Cell copy_of(const Cell& cell);
   void split(Piece& piece);
   void merge(Piece& piece);
   u16 new_list();
@@ -113,6 +116,7 @@ class SharedMemory {
   u32 static_at_ = 0, static_bytes_ = 0;  // the static allocation, once a thread has named it
   std::vector<u8> bytes_;
   std::vector<Piece> pieces_;
+  u32 granule_bytes_ = 2;  // 1 once an access was to a single byte
   std::vector<Split> splits_;
   // Threads come round in one order most of the time: one that reads again is behind the last one found, one that
   // is new has a higher number than all others.

@@ -10,6 +10,7 @@ from tables import data, table_of_cases
 
 from evoflash.app.check.subject import named_kernels
 from evoflash.app.judge.foreign import JudgeOptions, judge_file
+from evoflash.errors import UsageError
 from evoflash.sandbox import boundary
 from evoflash.sandbox.boundary import Boundary
 from evoflash.trust.selftest.corpus import corpus
@@ -17,7 +18,7 @@ from scripts.validation.source_edits import edited_export
 
 FRAME = data(__file__, "frame")
 ATTENTION = data(__file__, "attention")
-BASES = {name: data(__file__, name) for name in ("attention", "linear", "split", "paged")}
+BASES = {name: data(__file__, name) for name in ("attention", "linear", "split", "paged", "own_arguments")}
 
 
 def judged(path, text, *, stage="check", timeout_s=240.0, **more):
@@ -126,6 +127,19 @@ def test_hidden_shapes_are_drawn_by_the_seed(tmp_path) -> None:
     drawn = [tuple(each.case.workload for each in hidden_runs(path, None, seed=seed)) for seed in (1, 2, 1)]
 
     assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_a_header_in_a_file_of_its_own_stands_for_the_comment(tmp_path) -> None:
+    _, header, text = BASES["own_arguments"].replace("/* evoflash check\n", "*/\n", 1).split("*/\n", 2)
+    launch = tmp_path / "launch.toml"
+    launch.write_text(header.replace('attention = { problem = "b=2,h=3,s=48,d=16" }', "attention = {}"))
+
+    answer = judged(tmp_path / "kernel.cu", text, header=launch, problem="b=1,h=2,s=40,d=16")
+
+    assert answer.status == "correct", answer.text_feedback
+    assert (answer.worst or {})["shape"].startswith("b=1,h=2,hkv=2,sq=40")
+    with pytest.raises(UsageError, match=r"no comment that says how to launch it.* --header"):
+        judged(tmp_path / "kernel.cu", text)
 
 
 def test_without_a_sandbox_nothing_is_run(monkeypatch, tmp_path) -> None:
