@@ -284,7 +284,7 @@ class _Header:
         if missing:
             raise self.wrong("arguments", f"no argument is named {', '.join(missing)}, as the tensor is")
 
-        def known(key: str, value: object) -> object:
+        def value_of(key: str, value: object) -> object:
             if not isinstance(value, str):
                 return value
             return Expression(value, f"{self.path}:{self._line_of(key)}: {key}", (int, float, bool))(names)
@@ -298,9 +298,9 @@ class _Header:
                 return {"dtype": word, **entry, "shape": list(spec.shape), "out": spec.role != "input"}
             if "shape" in made:
                 sides = made["shape"] if isinstance(made["shape"], list) else [made["shape"]]
-                made["shape"] = [known("shape", side) for side in sides]
+                made["shape"] = [value_of("shape", side) for side in sides]
             if "value" in made:
-                value = known("value", made["value"])
+                value = value_of("value", made["value"])
                 made["value"] = int(value) if isinstance(value, bool) else value
             return made
 
