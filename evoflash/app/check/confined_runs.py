@@ -148,12 +148,8 @@ class _Worker:
         self._process = ConfinedProcess(
             runs.boundary,
             [sys.executable, "-s", "-m", confined_worker.__name__, str(cache_dir())],
-            read=(
-                self._shown,
-                runtime.parent,
-                made_headers(),
-                TEMPLATES,
-            ),  # an operation reads its struct there
+            # An operation reads its struct in the templates' folder.
+            read=(self._shown, runtime.parent, made_headers(), TEMPLATES),
             write=scratch,
             memory_bytes=runs.memory_bytes,
         )

@@ -77,11 +77,6 @@ class _TimedCaller:
             self._judge(said.get("sums"), shifts, rng)
         return took_s
 
-    def _names(self) -> list[str]:
-        return [
-            each.name for each in operation_of(self.workload).tensors(self.workload) if each.role == "input"
-        ]
-
     def _constant(self) -> list[bool]:
         """The inputs that stay as they are: weights, and all but the first where others go by its rows."""
         return [each.is_constant or len(each.shape) < 2 for each in inputs_of(self.workload)]
