@@ -19,6 +19,10 @@ from evoflash.launch import LaunchConfig, TensorMapSpec
 from evoflash.numerics import decode, encode
 from evoflash.operation import Output, TestInput, Workload, operation_of
 
+# What an operation calls the type of a tensor, and a kernel's file that of an array, where they differ.
+FILE_TYPES = {"fp16": "f16", "fp32": "f32", "int32": "i32", "e4m3": "u8"}
+_TENSOR_TYPES = {written: dtype for dtype, written in FILE_TYPES.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -114,12 +118,9 @@ def _call_own(
     tensors = {}
     for each in written:
         if (spec := specs.get(each.name)) is not None:
-            numbers = _numbers(each.values, _WORDS.get(each.dtype, each.dtype))
+            numbers = _numbers(each.values, _TENSOR_TYPES.get(each.dtype, each.dtype))
             tensors[each.name] = numbers if spec.dtype == "fp32" else encode(numbers, spec.dtype)
     return (emulation,), Output(tensors)
-
-
-_WORDS = {"f16": "fp16", "f32": "fp32"}  # of a kernel's file, and of an operation
 
 
 def _numbers(values: Array, dtype: str) -> Array:

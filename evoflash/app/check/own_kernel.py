@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evoflash.app.check.cases import Argument, contents_of
+from evoflash.app.check.cases import FILE_TYPES, Argument, contents_of
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.plain_cuda import entry_symbol, is_plain
@@ -292,9 +292,7 @@ class _Header:
         def entry_on(entry: Mapping[str, Any]) -> Mapping[str, Any]:
             spec, made = specs.get(str(entry.get("name"))), dict(entry)
             if spec is not None and not entry.keys() & {"shape", "value"}:
-                word = {"fp16": "f16", "fp32": "f32", "int32": "i32", "e4m3": "u8"}.get(
-                    spec.dtype, spec.dtype
-                )
+                word = FILE_TYPES.get(spec.dtype, spec.dtype)
                 return {"dtype": word, **entry, "shape": list(spec.shape), "out": spec.role != "input"}
             if "shape" in made:
                 sides = made["shape"] if isinstance(made["shape"], list) else [made["shape"]]
