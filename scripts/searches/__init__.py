@@ -1,7 +1,5 @@
-"""Searches beside their control arms.
+"""What searches are made of: their stages, and the past searches that ship.
 
-arms    Search and its control arm at equal budget on one problem, then both winners and the baselines in
-        turns
 ship    Writes the past searches that ship with evoflash, from databases of searches and from recorded spaces
 stages  Where the seconds of `evoflash search` go, by stage and by rung, and how busy the GPU is meanwhile
         (dmon)
