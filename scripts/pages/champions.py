@@ -49,7 +49,7 @@ def champions_of(source: str, gpu: GpuSpec) -> list[Champion]:
         return list(_of_peers(record, source, gpu))
     if made_by in _ARMS:
         return list(_of_arms(record, source, gpu))
-    raise UsageError(f"{source} is no record of scripts.peers.run or of a search and its control arm: leave it out.")
+    raise UsageError(f"{source} is no record of scripts.peers.run or of a control arm: leave it out.")
 
 
 # ---- records of searches beside a control arm (scripts/searches/records)

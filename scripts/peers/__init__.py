@@ -14,6 +14,4 @@ run                 Our fastest kernel for each row of the H200 anchors against 
 through_flashinfer  Times exported kernels of the linear layer through FlashInfer's own function, beside
                     FlashInfer's kernels
 timing              What run.py does in a GPU process
-without_archive     Searches rows of the table without the archive and with one seed a family, against the
-                    archive's kernels
 """
