@@ -89,44 +89,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from evoflash.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from evoflash.api import DeviceError as DeviceError
-    from evoflash.api import EvoflashError as EvoflashError
-    from evoflash.api import Kernel as Kernel
-    from evoflash.api import KernelCheck as KernelCheck
-    from evoflash.api import KernelComparison as KernelComparison
-    from evoflash.api import KernelVerification as KernelVerification
-    from evoflash.api import Leaderboard as Leaderboard
-    from evoflash.api import NoKernelError as NoKernelError
-    from evoflash.api import Problem as Problem
-    from evoflash.api import ProblemSearch as ProblemSearch
-    from evoflash.api import RunInsights as RunInsights
-    from evoflash.api import RunReport as RunReport
-    from evoflash.api import SandboxError as SandboxError
-    from evoflash.api import SearchComparison as SearchComparison
-    from evoflash.api import SearchResult as SearchResult
-    from evoflash.api import Step as Step
-    from evoflash.api import StoreError as StoreError
-    from evoflash.api import Table as Table
-    from evoflash.api import TemplateError as TemplateError
-    from evoflash.api import UsageError as UsageError
-    from evoflash.api import best as best
-    from evoflash.api import check as check
-    from evoflash.api import compare as compare
-    from evoflash.api import compare_runs as compare_runs
-    from evoflash.api import evaluate as evaluate
-    from evoflash.api import evaluations as evaluations
-    from evoflash.api import export as export
-    from evoflash.api import insights as insights
-    from evoflash.api import leaderboard as leaderboard
-    from evoflash.api import load_family as load_family
-    from evoflash.api import parse_problem as parse_problem
-    from evoflash.api import record as record
-    from evoflash.api import replay as replay
-    from evoflash.api import report as report
-    from evoflash.api import runs as runs
-    from evoflash.api import search as search
-    from evoflash.api import search_each as search_each
-    from evoflash.api import verify as verify
+    from evoflash.api import *  # noqa: F403  (what its __all__ names, for type checkers)
 
 _ERRORS = (
     "DeviceError",
@@ -143,9 +106,10 @@ _RECORDS = (
 )
 _CALLS = (
     *("best", "check", "compare", "compare_runs", "evaluate", "evaluations", "export", "insights"),
-    *("leaderboard", "load_family", "parse_problem", "record", "report", "runs", "search_each", "verify"),
+    *("leaderboard", "load_family", "parse_problem", "record", "replay", "report", "runs", "search"),
+    *("search_each", "verify"),
 )
-__all__ = [*_ERRORS, *_RECORDS, *_CALLS, "replay", "search"]
+__all__ = [*_ERRORS, *_RECORDS, *_CALLS]
 # The functions `search` and `replay` have the names of the modules that do their work.
 
 
