@@ -14,7 +14,7 @@ stays: a topic without scripts has such records.
     peers/         Our kernels against the libraries, cuDNN, FlashAttention and Triton
     proposal_path  Traces which modules a proposal crosses, from the command to its stored row
     records        Records of measurements, JSON that xz may have compressed, and the command that made one
-    searches/      What searches are made of
+    searches/      The past searches that ship with evoflash
     validation/    What the validator's thresholds accept and reject, shown on real kernels
 """
 
