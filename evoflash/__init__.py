@@ -44,36 +44,37 @@ knowledge:
 
 ground:
 
-    gene_edits      What mutation operators are made of
-    mutations       The package of mutation operators, whose files are in the folder mutations/ of the
-                    checkout
-    evaluation      The records of what became of a genome
-    exchange        An exchange with a language model as records
-    problem         A problem, one workload of an operation or several, and how it is written
-    launch          One kernel launch as records, and whether a GPU has room for it
-    operation       The record of what an operation gives to the rest of evoflash, and finding one by name
-    space           Genomes, params and search spaces
-    specs/          What each GPU allows and how fast it is, read from specs/<name>.toml
-    numerics        16-bit floats as bit patterns, to and from float32, and which are not finite
-    notices         Notes for the person while something works
-    written_files   Writes files whole or not at all, and never over one that evoflash did not write or that
-                    was edited since
-    counters        A kernel's hardware counters as records, which limit binds it by them, and how far it is
-                    from it
-    estimate_error  How far each family's estimates are from measured times, and which estimates are a tie
-    extensions      Finds and loads families, operators, GPUs and strategies of one's own in extension folders
-    paths           Where the shipped folders (templates/, mutations/, db/) and the user's are, and why the
-                    cache fails
-    settings        What a person has set, by environment variables and config files
-    home            A person's own folders on this system, or one line where the system knows of no home
-    sandbox/        The sandbox in which text from somebody else is compiled and run
-    blame           Notes what of a candidate has begun in a process, for whoever asks what it died of
-    errors          The errors that evoflash raises at people
-    extras          What pip is asked for to install one of evoflash's extras
-    runtime/        What exported kernels need on the machine of their user
-    spawning        Starts Python processes that need neither the caller's script nor /dev/shm
-    version         The version of evoflash, which files, databases and records name
-    fork_server     Forks Python processes from one that has loaded their modules already
+    gene_edits         What mutation operators are made of
+    mutations          The package of mutation operators, whose files are in the folder mutations/ of the
+                       checkout
+    evaluation         The records of what became of a genome
+    model_exchange     An exchange with a language model as records
+    problem            A problem, one workload of an operation or several, and how it is written
+    launch             One kernel launch as records, and whether a GPU has room for it
+    operation          The record of what an operation gives to the rest of evoflash, and finding one by name
+    space              Genomes, params and search spaces
+    specs/             What each GPU allows and how fast it is, read from specs/<name>.toml
+    numerics           16-bit floats as bit patterns, to and from float32, and which are not finite
+    notices            Notes for the person while something works
+    written_files      Writes files whole or not at all, and never over one that evoflash did not write or
+                       that was edited since
+    hardware_counters  A kernel's hardware counters as records, which limit binds it by them, and how far it
+                       is from it
+    estimate_error     How far each family's estimates are from measured times, and which estimates are a tie
+    extensions         Finds and loads families, operators, GPUs and strategies of one's own in extension
+                       folders
+    paths              Where the shipped folders (templates/, mutations/, db/) and the user's are, and why the
+                       cache fails
+    settings           What a person has set, by environment variables and config files
+    home               A person's own folders on this system, or one line where the system knows of no home
+    sandbox/           The sandbox in which text from somebody else is compiled and run
+    blame              Notes what of a candidate has begun in a process, for whoever asks what it died of
+    errors             The errors that evoflash raises at people
+    extras             What pip is asked for to install one of evoflash's extras
+    runtime/           What exported kernels need on the machine of their user
+    spawning           Starts Python processes that need neither the caller's script nor /dev/shm
+    version            The version of evoflash, which files, databases and records name
+    fork_server        Forks Python processes from one that has loaded their modules already
 """
 
 import importlib
