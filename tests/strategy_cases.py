@@ -4,6 +4,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status
@@ -59,6 +60,17 @@ TINY = SearchSpace(
     checks=(Check("small", lambda v: v["a"] * v.get("depth", 1) <= 8),),
     when={"depth": lambda v: v["deep"]},
 )
+
+
+def sampled(count: int, seed: int = 0) -> list[Genome]:
+    """Genomes of SPACE; one may come twice."""
+    rng = np.random.default_rng(seed)
+    return [SPACE.sample(rng) for _ in range(count)]
+
+
+def distinct(count: int, seed: int = 0) -> list[Genome]:
+    """Those of sampled(), each once."""
+    return list(dict.fromkeys(sampled(count, seed)))
 
 
 def score_us(genome: Genome) -> float | None:

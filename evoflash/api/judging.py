@@ -13,7 +13,7 @@ from evoflash.app.verify import verdict
 from evoflash.app.verify.claim_sources import ClaimSelector
 from evoflash.paths import default_database
 from evoflash.problem import Problem, parse_problem
-from evoflash.space import Value
+from evoflash.space import Value, word_of
 from evoflash.specs import load_gpu
 
 _ARGV = ("python",)  # what a run that was begun from Python has in place of a command line
@@ -69,7 +69,7 @@ def check(
         genome = what.evaluation.genome
         subjects = of_genome(genome, parse_problem(text or what.problem), load_gpu(gpu or what.gpu))
     elif values is not None:
-        words = [f"{name}={_word(value)}" for name, value in values.items()]
+        words = [f"{name}={word_of(value)}" for name, value in values.items()]
         subjects = named_kernels(None, str(what), words, problem=text, gpu=gpu, db=where)
     else:
         subjects = named_kernels(str(what), None, [], problem=text, gpu=gpu, db=where)
@@ -108,7 +108,3 @@ def verify(
     return KernelVerification(
         verdict.verify(name, selector, db or default_database(), within=within, argv=_ARGV)
     )
-
-
-def _word(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -14,12 +14,12 @@ from evoflash.app.model_credit import ModelCredit, credit
 from evoflash.app.runs import find_run
 from evoflash.champions import Champion, champions, of_today
 from evoflash.champions.evidence import archived_kernel
-from evoflash.counters import KernelProfile
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
-from evoflash.exchange import KernelOrigin
+from evoflash.hardware_counters import KernelProfile
 from evoflash.kernels.edited_text import render_edited
 from evoflash.kernels.family import load_family
+from evoflash.model_exchange import KernelOrigin
 from evoflash.notices import count_of, say
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome

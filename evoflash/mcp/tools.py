@@ -17,7 +17,7 @@ from evoflash.evaluation import Basis, Evaluation, Proposal, faster
 from evoflash.mcp.served_folder import ServedFolder
 from evoflash.notices import say
 from evoflash.settings import DEFAULT_STRATEGY, MOST, MOST_SEED
-from evoflash.space import Value
+from evoflash.space import Value, word_of
 
 if TYPE_CHECKING:
     from evoflash.app.search.limits import Limits
@@ -427,12 +427,8 @@ def _genome_with(
 
 
 def _words(edits: Genes | None) -> list[str]:
-    return [f"{name}={_word(value)}" for name, value in (edits or {}).items()]
+    return [f"{name}={word_of(value)}" for name, value in (edits or {}).items()]
 
 
 def _run_name(run: int | str | None) -> str | None:
     return None if run is None else str(run)
-
-
-def _word(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -13,6 +13,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -304,34 +305,30 @@ def assert_gone(processes: list[int]) -> None:
     until(lambda: not any(map(is_alive, processes)), what="the end of its processes")
 
 
+def ended_by(stop: Callable[["subprocess.Popen[str]"], None], path: Path) -> tuple[int, str]:
+    """How a search ends that is stopped midway; it leaves no process, and a whole database."""
+    search = started(*EMULATED, "--budget", "500", "--db", path)
+    wait_for_a_row(path, search)
+    workers = processes_below(search.pid)
+    stop(search)
+    end = ended(search)
+
+    assert workers
+    assert_gone(workers)
+    assert set(stored(path).values()) == {"correct"}
+    return end
+
+
 @pytest.mark.full
 def test_sigterm_to_a_job_ends_like_ctrl_c(tmp_path: Path) -> None:
     """A batch system sends it to every process of the job, not to the first one alone."""
-    path = tmp_path / "a.db"
-    search = started(*EMULATED, "--budget", "500", "--db", path)
-    wait_for_a_row(path, search)
-    workers = processes_below(search.pid)
-    os.killpg(search.pid, signal.SIGTERM)
-
-    code, line = ended(search)
+    code, line = ended_by(lambda search: os.killpg(search.pid, signal.SIGTERM), tmp_path / "a.db")
 
     assert (code, "the same command continues" in line) == (143, True), line
-    assert workers
-    assert_gone(workers)
-    assert set(stored(path).values()) == {"correct"}
 
 
 def test_kill_9_leaves_no_process_and_a_whole_database(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    search = started(*EMULATED, "--budget", "500", "--db", path)
-    wait_for_a_row(path, search)
-    workers = processes_below(search.pid)
-    search.kill()
-    search.communicate()
-
-    assert workers
-    assert_gone(workers)
-    assert set(stored(path).values()) == {"correct"}
+    assert ended_by(lambda search: search.kill(), tmp_path / "a.db")[0] == -9
 
 
 @pytest.mark.full

@@ -311,30 +311,24 @@ def test_the_maps_are_those_of_the_tiles():
     )
 
 
-def test_blocks_of_a_cluster_fetch_a_part_each():
+ALONE_IN_KEYS = {"cluster_use": "keys", "epilogue": "direct", "producer": "self", "turns": "none"}
+
+
+@pytest.mark.parametrize(
+    ("values", "grid", "cluster", "rows"),
+    [
+        ({"tile_order": "heads_first"}, (8, 4, 2), (1, 4, 1), [64, 16, 16, 64]),  # each fetches a part
+        (ALONE_IN_KEYS, (12, 8, 2), (4, 1, 1), [64, 64, 64]),  # they divide the keys of the same rows
+        ({"cluster_use": "both", "epilogue": "direct"}, (8, 8, 2), (4, 1, 1), [64, 32, 32]),  # pairs: both
+    ],
+    ids=["tiles", "keys", "both"],
+)
+def test_blocks_of_a_cluster_share_tiles_or_divide_the_keys(values, grid, cluster, rows):
     workload = AttentionWorkload(2, 8, 8, 300, 400, 64, causal=True)
-    (launch,) = FAMILY.launches(genome_of({"cluster": 4, "tile_order": "heads_first"}), workload, H200)
+    (launch,) = FAMILY.launches(genome_of({"cluster": 4, **values}), workload, H200)
 
-    assert (launch.grid, launch.cluster) == ((8, 4, 2), (1, 4, 1))
-    assert [each.box[2] for each in launch.maps] == [64, 16, 16, 64]
-
-
-def test_blocks_of_a_cluster_that_divide_the_keys_share_their_rows():
-    workload = AttentionWorkload(2, 8, 8, 300, 400, 64, causal=True)
-    values = {"cluster": 4, "cluster_use": "keys", "epilogue": "direct", "producer": "self", "turns": "none"}
-    (launch,) = FAMILY.launches(genome_of(values), workload, H200)
-
-    assert (launch.grid, launch.cluster) == ((12, 8, 2), (4, 1, 1))
-    assert [each.box[2] for each in launch.maps] == [64, 64, 64]
-
-
-def test_pairs_that_share_tiles_fetch_a_half_each_and_divide_the_keys():
-    workload = AttentionWorkload(2, 8, 8, 300, 400, 64, causal=True)
-    values = {"cluster": 4, "cluster_use": "both", "epilogue": "direct"}
-    (launch,) = FAMILY.launches(genome_of(values), workload, H200)
-
-    assert (launch.grid, launch.cluster) == ((8, 8, 2), (4, 1, 1))
-    assert [each.box[2] for each in launch.maps] == [64, 32, 32]
+    assert (launch.grid, launch.cluster) == (grid, cluster)
+    assert [each.box[2] for each in launch.maps] == rows
 
 
 SPLIT = {"kv_splits": 8, "block_n": 32, "rescale": "speculative"}

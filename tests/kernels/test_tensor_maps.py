@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from cupy.cuda import nvrtc
+from nvrtc_texts import compiled
 from places import TEMPLATES
 from tables import table_of_cases
 
@@ -93,8 +93,7 @@ def test_the_kernel_compiles_for_hopper(family):
 def test_the_exported_file_compiles_with_nvrtc_alone(family):
     text = export_kernel(genome_of(family), Problem((WORKLOAD,)), H200)
 
-    program = nvrtc.createProgram(text, "kernel.cu", [], [])
-    nvrtc.compileProgram(program, ["-std=c++17", "-arch=sm_90a"])
+    compiled(text, "sm_90a")
 
 
 @pytest.mark.slow

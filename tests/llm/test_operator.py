@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from strategy_cases import SPACE, Notebook, Recorded, cut, score_us, spend
 
-from evoflash.exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, VALID
 from evoflash.llm.correspondence import MOST_FAILURES, MOST_USELESS, Correspondence
 from evoflash.llm.endpoint import Endpoint
 from evoflash.llm.operator import WithLanguageModel, trials
 from evoflash.llm.prompt import KernelSource, KernelTask
+from evoflash.model_exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, VALID
 from evoflash.search import search
 from evoflash.strategies import make_strategy
 from tests.llm import loopback

@@ -24,7 +24,6 @@ from tables import data, table_of_cases
 
 from evoflash.app.report.collect import collect
 from evoflash.app.search.session import _is_final
-from evoflash.counters import KernelProfile, LaunchCounters
 from evoflash.errors import StoreError
 from evoflash.evaluation import (
     Baseline,
@@ -41,7 +40,8 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
-from evoflash.exchange import MODEL_EDIT, Exchange, JudgedEdit
+from evoflash.hardware_counters import KernelProfile, LaunchCounters
+from evoflash.model_exchange import MODEL_EDIT, Exchange, JudgedEdit
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import DB
 from evoflash.space import Genome

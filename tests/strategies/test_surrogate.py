@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from strategy_cases import SPACE, Notebook, evaluated, fails, score_us, spend
+from strategy_cases import SPACE, Notebook, distinct, evaluated, fails, score_us, spend
 
 from evoflash.evaluation import Proposal, Timing
 from evoflash.space import Check, Genome, Param, SearchSpace, Values
@@ -18,8 +18,7 @@ LEARNT = {"one_gene", "two_genes"}
 
 
 def drawn(count: int, *, seed: int = 4) -> tuple[Genome, ...]:
-    rng = np.random.default_rng(seed)
-    return tuple(dict.fromkeys(SPACE.sample(rng) for _ in range(count)))
+    return tuple(distinct(count, seed))
 
 
 def test_after_a_random_opening_it_names_where_its_proposals_come_from() -> None:

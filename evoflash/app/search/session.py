@@ -28,7 +28,6 @@ from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.stopping import TerminatedError
 from evoflash.champions import family_shares_near
 from evoflash.champions.evidence import archived_kernel
-from evoflash.counters import KernelProfile
 from evoflash.errors import EvoflashError, StoreError
 from evoflash.estimate_error import ties
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Proposal, Run, was_timed_again
@@ -41,6 +40,7 @@ from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process.finals import FinalReport, conclusion
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.gpu.timing.paired import PairedComparison
+from evoflash.hardware_counters import KernelProfile
 from evoflash.isolation import cpu_seconds
 from evoflash.kernels.family import known_families
 from evoflash.kernels.nvrtc import first_error
