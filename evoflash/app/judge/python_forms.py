@@ -80,6 +80,8 @@ class PythonCaller:
                 raise ValueError
             if "error" in said:
                 words = " ".join(str(said["error"]).split())[:300]
+                if said["kind"] == "machine":
+                    raise SandboxError(words)
                 raise PythonCallError(
                     _STATUS.get(str(said["kind"]), "runtime_error"), words, int(said["line"])
                 )

@@ -137,9 +137,18 @@ def _answer(foreign: _Foreign, told: dict[str, Any], body: memoryview) -> tuple[
     return {"sums": [int(each) for each in torch.stack(sums).cpu()]}, []
 
 
+def _begin(device: str) -> None:
+    """The GPU is found before anything foreign runs: what fails here is not the foreign code's fault."""
+    torch.set_num_threads(1)
+    if device != "cpu":
+        try:
+            torch.zeros(1, device=device).cpu()
+        except (RuntimeError, AssertionError) as error:
+            raise _ForeignError("machine", f"PyTorch finds no GPU in the sandbox: {error}") from None
+
+
 def main(path: str, form: str, device: str, answers: int) -> None:
     """Serve requests on stdin until it closes."""
-    torch.set_num_threads(1)
     requests, out = sys.stdin.buffer, os.fdopen(answers, "wb")
 
     def say(head: dict[str, Any], arrays: Sequence[bytes] = ()) -> None:
@@ -155,7 +164,9 @@ def main(path: str, form: str, device: str, answers: int) -> None:
         told = json.loads(requests.read(head_size))
         body = memoryview(requests.read(body_size))
         try:
-            foreign = foreign or _Foreign(path, form, device)
+            if foreign is None:
+                _begin(device)
+                foreign = _Foreign(path, form, device)
             say(*_answer(foreign, told, body))
         except _ForeignError as error:
             say({"kind": error.kind, "error": str(error), "line": error.line})

@@ -1,6 +1,7 @@
 """Python that launches kernels: each file has the verdict that it must. What is called needs PyTorch."""
 
 import time
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tables import data, table_of_cases
 from evoflash.app.judge import python_forms
 from evoflash.app.judge.foreign import JudgeOptions, judge_file
 from evoflash.app.judge.python_text import read_python
-from evoflash.errors import UsageError
+from evoflash.errors import SandboxError, UsageError
 from evoflash.sandbox.boundary import Boundary
 
 FRAME = data(__file__, "frame")
@@ -74,6 +75,16 @@ def test_a_timed_call_that_repeats_an_earlier_answer_is_wrong() -> None:
         pytest.raises(python_forms.PythonCallError, match="a timed call is wrong"),
     ):
         python_timing.check_timed_calls(caller, workload, seed=1)
+
+
+@needs_torch
+@pytest.mark.skipif(bool(glob("/dev/nvidia*")), reason="there is a GPU")
+def test_a_gpu_that_the_sandbox_has_not_is_no_fault_of_the_file() -> None:
+    asked = python_forms.python_caller(
+        text_of(), "custom_kernel", found(), device="cuda", deadline_s=time.monotonic() + 60
+    )
+    with asked as caller, pytest.raises(SandboxError, match="PyTorch finds no GPU in the sandbox"):
+        caller.ask({"do": "show", "which": 0})
 
 
 def found() -> Boundary:
