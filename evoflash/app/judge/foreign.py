@@ -26,7 +26,7 @@ from evoflash.app.judge.answer import AnswerStatus, KernelAnswer, refusal
 from evoflash.app.judge.python_forms import PythonCallError, judge_python
 from evoflash.app.judge.python_timing import time_python
 from evoflash.app.judge.sources import RefusedError, SubmittedText, is_solution, read_submission
-from evoflash.app.judge.timing import NotTimedError, present_gpu_name, time_beside_baseline
+from evoflash.app.judge.timing import NotTimedError, floor_us, present_gpu_name, time_beside_baseline
 from evoflash.errors import UsageError
 from evoflash.notices import count_of
 from evoflash.sandbox.boundary import Boundary, found_boundary
@@ -72,6 +72,8 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
     """The answer about a kernel file. UsageError where it cannot be read or says nothing of its launch,
     SandboxError where nothing can keep it in.
     """
+    if options.header is not None and path.suffix != ".cu":
+        raise UsageError("--header goes with a .cu file.")
     begun_s = time.monotonic()
     if options.stage == "time" and options.gpu is None:
         options = replace(options, gpu=present_gpu_name())
@@ -125,7 +127,7 @@ def _judge_python(
         )
     except PythonCallError as error:
         return replace(answer, status=error.status, reason=str(error))
-    floor = load_gpu(gpu).floor_us(workload.flops, workload.bytes_moved)
+    floor = floor_us(workload, load_gpu(gpu), timing.protocol)
     return replace(answer, timing=timing, floor_us=floor, basis="measured", rung="done")
 
 

@@ -98,10 +98,11 @@ def evaluate(
     chosen_stage = next((each for each in STAGES if each == stage), None)
     if chosen_stage is None:
         raise UsageError(f"--stage {stage} is unknown: use {', '.join(STAGES)}.")
-    if what is not None and family is None and not values and is_foreign(Path(what)):
+    is_genome = what is None or family is not None or values or not is_foreign(Path(what))
+    if header is not None or not is_genome:
         options = JudgeOptions(problem, gpu, chosen_stage, seed, timeout, unsafe, header)
         with _stdout_to_stderr():
-            answer, exit_code = _judge(Path(what), options, db, says_it=as_json or form is not None)
+            answer, exit_code = _judge(Path(str(what)), options, db, says_it=as_json or form is not None)
         _show(answer, form, output, as_json=as_json)
         if exit_code:
             raise typer.Exit(exit_code)
