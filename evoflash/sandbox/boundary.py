@@ -26,7 +26,7 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _LOADER = ("/etc/ld.so.cache", "/etc/alternatives")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _LIMITS = {"file_bytes": 1 << 30, "files": 256, "cpu_s": 600}
-_FILES_WITH_GPU = 1024  # a driver opens each device many times
+_WITH_GPU = {"files": 1024}  # a driver opens each device many times
 _MOST_PROCESSES = 64  # beside those that the user has: the system counts them together
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OF_DRIVER = ("/proc", "/sys")  # where a GPU's driver looks for devices and for memory
@@ -79,8 +79,8 @@ class Boundary:
         }
 
     def _limits(self) -> dict[str, int]:
-        files = {"files": _FILES_WITH_GPU} if self.has_gpu else {}
-        return {**_LIMITS, **files, "processes": _MOST_PROCESSES + _processes_of_user()}
+        more = _WITH_GPU if self.has_gpu else {}
+        return {**_LIMITS, **more, "processes": _MOST_PROCESSES + _processes_of_user()}
 
 
 @cache

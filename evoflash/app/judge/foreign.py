@@ -24,7 +24,7 @@ from evoflash.app.check.subject import (
 )
 from evoflash.app.judge.answer import AnswerStatus, KernelAnswer, refusal
 from evoflash.app.judge.python_forms import PythonCallError, judge_python
-from evoflash.app.judge.python_timing import time_python
+from evoflash.app.judge.python_timing import time_python, why_not_timed
 from evoflash.app.judge.sources import RefusedError, SubmittedText, is_solution, read_submission
 from evoflash.app.judge.timing import NotTimedError, floor_us, present_gpu_name, time_beside_baseline
 from evoflash.errors import UsageError
@@ -83,7 +83,7 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
         submitted = read_submission(path)
     except RefusedError as error:
         return refusal(str(path), str(error), seconds=time.monotonic() - begun_s)
-    if path.suffix == ".py":
+    if submitted.path.suffix == ".py":
         answer = _judge_python(submitted, options, boundary, seed=seed)
         answer = replace(answer, sha256=submitted.sha256, sandbox=boundary.kind, seed=seed)
         return replace(answer, seconds=time.monotonic() - begun_s)
@@ -104,8 +104,7 @@ def _judge_python(
     gpu, deadline_s = options.gpu, time.monotonic() + options.timeout_s
     is_here = options.stage == "time" and gpu is not None and gpu == present_gpu_name()
     answer, wanted, read = judge_python(
-        submitted.path,
-        submitted.text,
+        submitted,
         boundary,
         problem=options.problem,
         device="cuda" if is_here else "cpu",
@@ -121,9 +120,11 @@ def _judge_python(
     if len(wanted.workloads) > 1:
         return replace(answer, notes=("not timed: name one workload by --problem.",))
     (workload,) = wanted.workloads
+    if why := why_not_timed(workload):
+        return replace(answer, notes=(f"not timed: {why}.",))
     try:
         timing = time_python(
-            submitted.text, read.form, boundary, workload=workload, seed=seed, deadline_s=deadline_s
+            submitted.text, read, boundary, workload=workload, seed=seed, deadline_s=deadline_s
         )
     except PythonCallError as error:
         return replace(answer, status=error.status, reason=str(error))

@@ -82,7 +82,7 @@ def evaluate(
     emulator checks it and its time is estimated. Exit code 3 where the kernel is not correct.
 
     A .cu that says at its top how it is launched (`evoflash check --help`), an edited export, a solution's
-    JSON with such a CUDA source, or Python with a `custom_kernel`, `ModelNew` or `run` for PyTorch is judged
+    JSON with such a source, or Python with a `custom_kernel`, `ModelNew` or `run` for PyTorch is judged
     in a sandbox, on shapes and seeds that are drawn anew; nothing is stored. Exit code 2 where it cannot be
     read, 5 where there is no sandbox. docs/evaluate.md has the JSON.
 

@@ -33,6 +33,7 @@ OPERATION = Operation(
     relations=relations,
     thresholds=thresholds,
     rearranged=moves_pages,
+    python_inputs=inputs.python_inputs,
     device_reference=REFERENCE,
     further_scratch=form.further_scratch,
     check_workloads=check_shapes.check_workloads,
