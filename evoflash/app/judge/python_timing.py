@@ -76,7 +76,7 @@ class _TimedCaller:
 
     def seconds(self, calls: int, rng: np.random.Generator) -> float:
         """Of so many calls, of which one is judged. PythonCallError."""
-        given, moved = given_inputs(self.workload, self.inputs), self._moved()
+        given, moved = given_inputs(self.workload, self.inputs), self._names_of_moved()
         tensors = [each for each in given if each.dtype]
         shifts = [
             [int(rng.integers(each.value.shape[-1])) if each.tensor in moved else 0 for each in tensors]
@@ -91,7 +91,7 @@ class _TimedCaller:
             self._judge(said.get("sums"), [dict(zip(names, each, strict=True)) for each in shifts], rng)
         return took_s
 
-    def _moved(self) -> set[str]:
+    def _names_of_moved(self) -> set[str]:
         """The inputs whose columns are moved: no weights, and nothing of one axis."""
         return {
             each.name for each in inputs_of(self.workload) if not each.is_constant and len(each.shape) > 1

@@ -147,7 +147,7 @@ def test_without_nvcc_inline_cuda_is_refused_in_a_line(monkeypatch, tmp_path) ->
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("def other(): ...", "does not define one of"),
+        ("def other(): ...", "does not define one"),
         ("def run(:", "no Python"),
         ("def run(): ...", "is not said"),
     ],
