@@ -27,7 +27,7 @@ from evoflash import __version__
 from evoflash.app.search import plan as planning
 from evoflash.app.search.session import strategy_of
 from evoflash.evaluation import Evaluation
-from evoflash.evaluators.finals import promote as promoted_of
+from evoflash.evaluators.finals import promote, proven
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.gpu.launcher import present_gpu
 from evoflash.gpu.process.finals import FinalReport
@@ -76,7 +76,7 @@ def run_arm(
         started = time.monotonic()
         search(strategy_of(plan), evaluates, store, run, budget=budget, time_limit_s=time_limit_s)
         elapsed = time.monotonic() - started
-        promoted = promoted_of(evaluates, store, run, count=keep)
+        promoted = [each.task for each in proven(promote(evaluates, store, run, count=keep), store, run)]
         history = [evaluation for _, evaluation in store.history(run)]
         best, spent = store.best_of(run), store.spent_budget(run)
     if best is None or best.score_us is None or not promoted:
