@@ -117,7 +117,12 @@ def test_kernels_of_older_gpus_compile(arch):
 @pytest.mark.parametrize("seed_of", FAMILIES)
 def test_every_seed_is_valid_for_some_layer(seed_of):
     family, meant = FAMILIES[seed_of], set()
-    for text in ("linear:8b_o,m=1,dtype=fp8b128", "linear:8b_o,m=8", "linear:8b_gateup,m=4,dtype=fp8t"):
+    for text in (
+        "linear:8b_o,m=1,dtype=fp8b128",
+        "linear:8b_o,m=8",
+        "linear:8b_o,m=31,dtype=fp8b128",
+        "linear:8b_gateup,m=4,dtype=fp8t",
+    ):
         problem = parse_problem(text)
         space = family.space(problem.compile_keys(GPU.arch), GPU)
         meant |= {genome.id for genome in family.seeds_for(problem, space, GPU)}
