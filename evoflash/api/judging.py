@@ -51,13 +51,15 @@ def check(
     gpu: str | None = None,
     runs: int = 4,
     seed: int = 1,
+    header: str | Path | None = None,
     db: str | None = None,
 ) -> KernelCheck:
     """Races, deadlocks, wrong results and slow accesses of a kernel, found by the CPU emulator.
 
     `what` is a Kernel, an id or its first digits, a .cu file (an exported one, or one of your own as
-    docs/check.md describes it), or a family's name together with `values`. Each shape runs `runs` times,
-    under other schedules. Nothing is stored. UsageError for a file that cannot be checked.
+    docs/check.md describes it, with `header` as a TOML file in place of its comment), or a family's name
+    together with `values`. Each shape runs `runs` times, under other schedules. Nothing is stored.
+    UsageError for a file that cannot be checked.
 
     >>> import evoflash
     >>> found = evoflash.check(evoflash.best("mission", gpu="l4"), runs=1)
@@ -72,7 +74,8 @@ def check(
         words = [f"{name}={word_of(value)}" for name, value in values.items()]
         subjects = named_kernels(None, str(what), words, problem=text, gpu=gpu, db=where)
     else:
-        subjects = named_kernels(str(what), None, [], problem=text, gpu=gpu, db=where)
+        launch = None if header is None else Path(header)
+        subjects = named_kernels(str(what), None, [], problem=text, gpu=gpu, db=where, header=launch)
     return KernelCheck(
         tuple(
             check_kernel(each, runs=runs, seed=seed, confinement=confinement_for(is_foreign=each.is_foreign))

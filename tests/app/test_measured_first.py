@@ -223,6 +223,7 @@ def test_a_report_speaks_of_the_seeds_measured_time_and_of_ties(database) -> Non
 
     assert (verdict["us"], verdict["measured_us"]) == (836.268, None)
     assert verdict["seed_measured_us"] == KNOWN.us
+    assert verdict["likely_us"][0] < verdict["us"] < verdict["likely_us"][1]
     assert verdict["over_seed"] is None  # an estimate over a measured time is no ratio
     assert "The archive has 631b9e5384a0dea3, the fastest seed, measured for this: 786.65 us" in said
     assert "Of that kernel the model says ~961.41 us, 22 % more." in said

@@ -71,7 +71,7 @@ def genome_with(name, gene, value, key):
 
 
 @pytest.mark.parametrize(("name", "gene", "value"), list(values_of_genes()))
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 def test_a_value_of_a_gene_runs_clean(name, gene, value):
     key = replace(key_of(name), rows=1 if (gene, value) == ("rows_per_warp", 8) else ROWS[name])
     genome = genome_with(name, gene, value, key)
@@ -86,6 +86,7 @@ def test_a_value_of_a_gene_runs_clean(name, gene, value):
 @pytest.mark.parametrize("added", [{}, {"bias": True, "residual": True}], ids=["plain", "added"])
 @pytest.mark.parametrize("rows", [1, 8, 64])
 @pytest.mark.cover
+@pytest.mark.sample(3)
 def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, kind, added, rows):
     if rows > 8 and name == "linear_simt":
         pytest.skip("it is for few rows")
@@ -135,7 +136,7 @@ def test_a_right_kernel_comes_through_what_only_the_best_meet(name, x):
 
 
 @table_of_cases()
-@pytest.mark.sample(15)
+@pytest.mark.sample(9)
 def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, x):
     key = key_of(family, x=x or "bf16")
     found = preflight(
@@ -150,6 +151,7 @@ def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, x):
 @pytest.mark.parametrize("x", ["bf16", "e4m3"])
 @pytest.mark.parametrize("fault", data(__file__, "FAULTS"), ids=lambda fault: fault["name"])
 @pytest.mark.cover
+@pytest.mark.sample(14)
 def test_a_fault_of_the_kind_that_is_judged_is_found_before_a_gpu(fault, family, x):
     """Each in every family, with x in either type; `old` by family where the text differs."""
     if x not in fault.get("x", ["bf16", "e4m3"]):
@@ -207,6 +209,7 @@ def outputs(made, name, *, seeds):
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("merge", ["counter", "cluster"])
+@pytest.mark.sample(3)
 def test_sums_are_in_one_order_whoever_comes_first(name, merge):
     made = candidate(name, {**KERNELS[name]["shares"], "k_merge": merge}, key_of(name))
 

@@ -5,11 +5,9 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from in_process import invoke
 from tables import data
-from typer.testing import CliRunner
 
-from evoflash.cli.options import program
-from evoflash.cli.program import commands, groups
 from evoflash.errors import StoreError
 from evoflash.store.database import open_database
 from evoflash.store.integrity import Health, check_database
@@ -112,7 +110,7 @@ def test_a_missing_table_is_one_line(path: Path) -> None:
 
 
 def invoked(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(program(commands(), groups()), arguments)
+    done = invoke(*arguments)
     return done.exit_code, done.stdout
 
 

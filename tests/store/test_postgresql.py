@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 import python_processes
 import sqlalchemy as sa
+from in_process import invoke
 from places import FIXTURES, environment
 from postgres_server import Server
 from tables import data, table_of_cases
-from typer.testing import CliRunner
 from waiting import LIMIT_S, until
 
-from evoflash.cli.options import program
-from evoflash.cli.program import commands, groups
 from evoflash.errors import StoreError
 from evoflash.paths import DB
 from evoflash.store import schema
@@ -278,7 +276,7 @@ def test_the_commands_read_a_server_as_they_read_a_file(url: str) -> None:
         put(store, begin(store), evaluation_of(1, 10.0))
 
     def said(*words: str) -> str:
-        done = CliRunner().invoke(program(commands(), groups()), [*words, "--db", url])
+        done = invoke(*words, "--db", url)
         assert done.exit_code == 0, (words, done.output, done.exception)
         return done.stdout
 

@@ -227,6 +227,7 @@ class VerdictOn:
     over_seed: float | None  # the seed's time over the winner's; None where one is measured and one is not
     measured_us: float | None  # where its own time is an estimate and the archive measured this very kernel
     seed_measured_us: float | None  # likewise of the seed
+    likely_us: tuple[float, float] | None  # between which nine of ten kernels of its estimate are
     pairs: tuple[PairedRatio, ...]
     ties: tuple[Tie, ...]
     has_known_error: bool  # whether it is known how far two times have to be apart to be an order

@@ -269,6 +269,7 @@ def verdict(
         over_seed=(seed_measured_us or from_us) / (measured_us or us) if from_us and is_alike else None,
         measured_us=measured_us,
         seed_measured_us=seed_measured_us,
+        likely_us=best.likely_us,
         pairs=known,
         ties=ties,
         has_known_error=not best.is_estimate or estimate_error(best.genome.family) is not None,

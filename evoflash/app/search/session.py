@@ -380,7 +380,7 @@ def _search(
         say("learning from earlier searches on near problems; --no-transfer: not.")
     if current.start.learns_from_shipped:
         say("learning from shipped searches on near problems; --no-archive: not.")
-    strategy, floor = strategy_of(plan, earlier), floor_us(plan.problem, plan.gpu)
+    floor = floor_us(plan.problem, plan.gpu)
     if limits.until is not None:
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
@@ -393,7 +393,7 @@ def _search(
     )
     with (
         evaluator(plan, past, machines=machines) as evaluates,
-        beside(strategy, plan.llm, tasks, store, current) as strategy,
+        beside(strategy_of(plan, earlier), plan.llm, tasks, store, current) as strategy,
         watch(title, plan.basis, limits, history) as progress,
     ):
 

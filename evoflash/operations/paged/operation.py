@@ -36,6 +36,7 @@ OPERATION = Operation(
     relations=relations,
     thresholds=partial(read_thresholds, Path(__file__).with_name("thresholds.toml")),
     rearranged=moves_pages,
+    python_inputs=inputs.python_inputs,
     device_reference=REFERENCE,
     further_scratch=form.further_scratch,
     check_workloads=check_shapes.check_workloads,

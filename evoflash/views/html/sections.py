@@ -32,6 +32,7 @@ def verdict(record: Json, figures: Figures) -> str:
         (Figures("").us(found["measured_us"], unit=" us"), "measured, in the archive"),
         (figures.us(found["us"], unit=" us"), run["times"]),
         (_interval(found, figures), f"p10 to p90 of {found['n']} samples, {found['protocol']}"),
+        (_likely(found, figures), "likely: nine of ten kernels of its estimate"),
         (figures.times(found["over_seed"]), "the speed of the fastest seed"),
         (figures.rate(found["tflops"]), "TFLOPS, as the field counts them"),
         (_tie_count(found, figures), "others cannot be told apart from it"),
@@ -60,6 +61,13 @@ def _interval(found: Json, figures: Figures) -> str:
     if found["p10_us"] is None or found["p90_us"] is None:
         return ""
     return figures.spread(found)
+
+
+def _likely(found: Json, figures: Figures) -> str:
+    if not found["likely_us"]:
+        return ""
+    low, high = found["likely_us"]
+    return f"{figures.us(low)} to {figures.us(high, unit=' us')}"
 
 
 def _ties(found: Json, figures: Figures) -> str:

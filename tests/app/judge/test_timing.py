@@ -26,7 +26,7 @@ H100 = load_gpu("h100")
 def test_the_floor_of_a_cold_call_has_its_inputs_come_from_memory(problem, cold, warm) -> None:
     (workload,) = parse_problem(problem).workloads
 
-    floors = [timing._floor_us(workload, H100, is_cold=is_cold) for is_cold in (True, False)]
+    floors = [timing.floor_us(workload, H100, protocol) for protocol in ("cold", "calls from outside")]
 
     assert floors == pytest.approx([cold, warm], rel=0.02)
 
