@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import python_processes
 from places import FIXTURES, ROOT, TESTS, environment
 from tables import data
 from waiting import LIMIT_S, has_open, is_alive, is_waiting, processes_below, until, workers_of
@@ -36,15 +37,7 @@ def variables(**more: str) -> dict[str, str]:
 
 def started(*arguments: object, **options: object) -> "subprocess.Popen[str]":
     """An evoflash command in a session of its own."""
-    return subprocess.Popen(
-        [*EVOFLASH, *map(str, arguments)],
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        **{"env": variables(), **options},  # type: ignore[call-overload]
-    )
+    return python_processes.evoflash(*arguments, **{"env": variables(), "start_new_session": True, **options})
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
@@ -255,8 +248,7 @@ def test_ctrl_c_is_heard_while_a_lock_on_the_database_is_waited_for(tmp_path: Pa
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin immediate")
-    hears = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    waiting = started(*REPLAY, "--budget", "20", "--db", path, **hears)
+    waiting = started(*REPLAY, "--budget", "20", "--db", path)
     wait_for_the_lock(waiting, path)
     waiting.send_signal(signal.SIGINT)
     code, line = ended(waiting)
@@ -271,9 +263,7 @@ HOLDER = data(__file__, "HOLDER")
 def test_a_second_search_of_the_same_run_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
-    first = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, path], cwd=ROOT, env=variables(), stdout=subprocess.PIPE, text=True
-    )
+    first = python_processes.python("-c", HOLDER, path, stderr=None)
     assert first.stdout is not None
     assert first.stdout.readline() == "mine\n"
 

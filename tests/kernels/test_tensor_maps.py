@@ -29,11 +29,9 @@ BOXES = TEMPLATES / "boxes.cu.j2"
 
 
 @pytest.fixture
-def family(monkeypatch):
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(BOXES.parent))
-    load_family.cache_clear()
-    yield load_family("boxes")
-    load_family.cache_clear()
+def family(use_templates):
+    use_templates(BOXES.parent)
+    return load_family("boxes")
 
 
 def genome_of(family, **values):

@@ -45,12 +45,10 @@ TEXT = "scaled_copy:rows=70,columns=264"
 
 
 @pytest.fixture
-def family(monkeypatch):
-    for name, value in VARIABLES.items():
-        monkeypatch.setenv(name, value)
-    load_family.cache_clear()
-    yield load_family("scaled_copy")
-    load_family.cache_clear()
+def family(monkeypatch, use_templates):
+    monkeypatch.setenv("EVOFLASH_OPERATIONS", VARIABLES["EVOFLASH_OPERATIONS"])
+    use_templates(HERE)
+    return load_family("scaled_copy")
 
 
 def candidate_of(family, *, dtype="fp16", **values):

@@ -6,13 +6,13 @@ What is the same on SQLite is in test_store.py and test_run_edits.py, which run 
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import python_processes
 import sqlalchemy as sa
 from in_process import invoke
-from places import FIXTURES, ROOT, environment
+from places import FIXTURES, environment
 from postgres_server import Server
 from tables import data, table_of_cases
 from waiting import LIMIT_S, until
@@ -51,25 +51,11 @@ def named(url: str) -> str:
 
 
 def python(code: str, *arguments: object) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment(),
-    )
+    return python_processes.python("-c", code, *arguments, stdin=subprocess.PIPE, stderr=None)
 
 
 def searching(*arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "evoflash", *REPLAY, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment(NO_COLOR="1"),
-    )
+    return python_processes.evoflash(*REPLAY, *arguments, env=environment(NO_COLOR="1"))
 
 
 def ended(search: "subprocess.Popen[str]") -> tuple[int, str]:

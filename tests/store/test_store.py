@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import python_processes
 import sqlalchemy as sa
-from places import FIXTURES, environment
+from places import FIXTURES
 from tables import data, table_of_cases
 
 from evoflash.app.report.collect import collect
@@ -819,8 +820,7 @@ WRITER = data(__file__, "WRITER")
 
 
 def writer(path: Path, seed: int, count: int) -> "subprocess.Popen[str]":
-    arguments = [sys.executable, "-c", WRITER, str(path), str(seed), str(count)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment())
+    return python_processes.python("-c", WRITER, path, seed, count, stderr=None)
 
 
 @pytest.mark.slow
