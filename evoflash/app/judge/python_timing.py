@@ -3,11 +3,14 @@
 The clock is this process's, from the request for some calls to the answer, which holds a sum over all that
 they wrote: an output that is computed later is not in it. Each call is on columns in an order that the
 request alone says. A call's time is what further calls add; what order and sum take is measured with a
-function that computes nothing, and taken off. Judges a call of each request by the reference.
+function that computes nothing, and taken off. The contenders take turns in an order drawn for each round, and
+what they answered is judged by the reference when the round is over: a GPU that waits for the host in between
+lowers its clock, and the next contender would pay for it.
 """
 
 import contextlib
 import dataclasses
+import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -27,11 +30,14 @@ from evoflash.app.judge.python_forms import (
     request_of,
 )
 from evoflash.app.judge.python_text import PythonText
-from evoflash.operation import TestInput, Workload, operation_of
+from evoflash.operation import ELEMENT_BYTES, TestInput, Workload, operation_of
 from evoflash.sandbox.boundary import Boundary
 from evoflash.validation.validator import judge
 
-_FEW, _MANY, _ROUNDS, _WARM = 4, 24, 9, 2
+_FEW, _ROUNDS = 4, 9
+# Calls that the longer request adds: as many as these seconds and these bytes hold, since outputs stay until
+# one of them is shown.
+_LEAST_MORE, _MOST_MORE, _LONG_S, _KEPT_BYTES = 10, 60, 0.1, 2 << 30
 _KEPT = 2  # ranks left out at each end of the interval of nine rounds: 96 % in the middle
 _NAME = "pytorch"
 # What PyTorch's own function computes on the inputs, by operation; and a function that computes nothing.
@@ -64,18 +70,26 @@ def run(x, *more):
 
 
 @dataclass(frozen=True, slots=True)
+class _Answer:
+    """To a request for some calls: what it took, the sum of each call's output, and the columns it was on."""
+
+    took_s: float
+    sums: object
+    shifts: Sequence[Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class _TimedCaller:
     caller: PythonCaller
     workload: Workload
     inputs: TestInput
-    is_judged: bool
 
     def prepare(self) -> None:
         given = given_inputs(self.workload, self.inputs)
         self.caller.ask(request_of(self.workload, given, "hold", 0), arrays_of(given))
 
-    def seconds(self, calls: int, rng: np.random.Generator) -> float:
-        """Of so many calls, of which one is judged. PythonCallError."""
+    def ask(self, calls: int, rng: np.random.Generator) -> _Answer:
+        """How long so many calls take, and what is said of them. PythonCallError."""
         given, moved = given_inputs(self.workload, self.inputs), self._names_of_moved()
         tensors = [each for each in given if each.dtype]
         shifts = [
@@ -86,10 +100,8 @@ class _TimedCaller:
         begun_s = time.perf_counter()
         said, _ = self.caller.ask(told)
         took_s = time.perf_counter() - begun_s
-        if self.is_judged:
-            names = [each.tensor for each in tensors]
-            self._judge(said.get("sums"), [dict(zip(names, each, strict=True)) for each in shifts], rng)
-        return took_s
+        names = [each.tensor for each in tensors]
+        return _Answer(took_s, said.get("sums"), [dict(zip(names, each, strict=True)) for each in shifts])
 
     def _names_of_moved(self) -> set[str]:
         """The inputs whose columns are moved: no weights, and nothing of one axis."""
@@ -97,7 +109,9 @@ class _TimedCaller:
             each.name for each in inputs_of(self.workload) if not each.is_constant and len(each.shape) > 1
         }
 
-    def _judge(self, sums: object, shifts: Sequence[Mapping[str, int]], rng: np.random.Generator) -> None:
+    def judge(self, answer: _Answer, rng: np.random.Generator) -> None:
+        """One call of the last request by the reference. PythonCallError."""
+        sums, shifts = answer.sums, answer.shifts
         which = int(rng.integers(len(shifts)))
         _, body = self.caller.ask({"do": "show", "which": which})
         output, _ = output_of(self.workload, body)
@@ -136,7 +150,14 @@ def why_not_timed(workload: Workload) -> str:
 
 
 def time_python(
-    text: str, read: PythonText, boundary: Boundary, *, workload: Workload, seed: int, deadline_s: float
+    text: str,
+    read: PythonText,
+    boundary: Boundary,
+    *,
+    workload: Workload,
+    seed: int,
+    deadline_s: float,
+    device: str = "cuda",
 ) -> AnswerTiming:
     """Its time beside PyTorch's own on one workload. PythonCallError for a call that is wrong."""
     operation, rng = operation_of(workload), np.random.default_rng(seed)
@@ -146,36 +167,46 @@ def time_python(
         **{name: getattr(workload, name, False) for name in ("causal", "columns")}
     )
     nothing = _NOTHING.format(shape=rows.shape)
-    texts = (text, read.form, read.style, True), (own, "run", "", False), (nothing, "run", "", False)
+    texts = (text, read.form, read.style), (own, "run", ""), (nothing, "run", "")
+    most = min(_MOST_MORE, _KEPT_BYTES // (math.prod(rows.shape) * ELEMENT_BYTES[rows.dtype]))
     with contextlib.ExitStack() as stack:
         timed = []
-        for source, name, style, is_judged in texts:
-            inside = python_caller(source, name, boundary, device="cuda", deadline_s=deadline_s, style=style)
-            timed.append(_TimedCaller(stack.enter_context(inside), workload, inputs, is_judged))
+        for source, name, style in texts:
+            inside = python_caller(source, name, boundary, device=device, deadline_s=deadline_s, style=style)
+            timed.append(_TimedCaller(stack.enter_context(inside), workload, inputs))
         for each in timed:  # which have begun together
             each.prepare()
-        for each in timed * _WARM:
-            each.seconds(_FEW, rng)
-        rounds = [[_call_us(each, rng) for each in timed] for _ in range(_ROUNDS)]
-    return _timing(rounds)
+        _round_us(timed, _LEAST_MORE, rng)  # PyTorch chooses its kernels, and Triton compiles
+        slowest_s = max(each.ask(_FEW, rng).took_s for each in timed) / _FEW
+        more = max(_LEAST_MORE, min(most, int(_LONG_S / slowest_s)))
+        rounds = [_round_us(timed, more, rng) for _ in range(_ROUNDS)]
+    return _timing(rounds, more)
 
 
 def check_timed_calls(caller: PythonCaller, workload: Workload, *, seed: int) -> None:
     """A few calls as they are timed, of which one is judged. PythonCallError."""
     rng = np.random.default_rng(seed)
     (inputs, *_) = operation_of(workload).timed_inputs(workload, sets=1, rng=rng)
-    timed = _TimedCaller(caller, workload, inputs, is_judged=True)
+    timed = _TimedCaller(caller, workload, inputs)
     timed.prepare()
-    for _ in range(_WARM):
-        timed.seconds(_FEW, rng)
+    for _ in range(2):
+        timed.judge(timed.ask(_FEW, rng), rng)
 
 
-def _call_us(timed: _TimedCaller, rng: np.random.Generator) -> float:
-    few, many = (timed.seconds(calls, rng) for calls in (_FEW, _MANY))
-    return (many - few) / (_MANY - _FEW) * 1e6
+def _round_us(timed: Sequence[_TimedCaller], more: int, rng: np.random.Generator) -> list[float]:
+    """What a further call of each adds. The first of them, whose kernel it is, is judged. PythonCallError."""
+    took_s = []
+    for calls in (_FEW, _FEW + more):
+        answers = {}
+        for at in rng.permutation(len(timed)):
+            timed[at].ask(calls, rng)  # clocks and caches are those of this one's calls, whoever was before
+            answers[int(at)] = timed[at].ask(calls, rng)
+        timed[0].judge(answers[0], rng)
+        took_s.append([answers[at].took_s for at in range(len(timed))])
+    return [(longer - shorter) / more * 1e6 for shorter, longer in zip(*took_s, strict=True)]
 
 
-def _timing(rounds: Sequence[Sequence[float]]) -> AnswerTiming:
+def _timing(rounds: Sequence[Sequence[float]], more: int) -> AnswerTiming:
     nothing = statistics.median(each[2] for each in rounds)
     own, theirs = ([max(each[at] - nothing, 1e-3) for each in rounds] for at in (0, 1))
     ratios = sorted(their / mine for mine, their in zip(own, theirs, strict=True))
@@ -184,7 +215,7 @@ def _timing(rounds: Sequence[Sequence[float]]) -> AnswerTiming:
         median_us=statistics.median(own),
         p10_us=None,
         p90_us=None,
-        samples=len(own) * (_MANY - _FEW),
+        samples=len(own) * more,
         protocol="calls from outside",
         clock_mhz=None,
         baseline=_NAME,
