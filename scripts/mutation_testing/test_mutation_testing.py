@@ -196,11 +196,11 @@ def test_every_kernel_comes_first_as_it_is_and_a_predicate_in_one_kernel_only():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.full  # the test below examines a mutant in the default run
+@pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize("name", [family.name for family in families_for(load_gpu("h200"))])
-@pytest.mark.sample(1)
 def test_a_sample_of_mutants_is_found_out_or_reviewed(name, half):
-    """By default one half of the sample, each second of its mutants."""
+    """Each second mutant of the sample."""
     family = load_family(name)
     core = grid(family, GPU, seed=0, draws=DRAWS)[0]
     work = [t for t in tasks([core], cores_each=1, groups=("sync", "predicate")) if t.mutant]
