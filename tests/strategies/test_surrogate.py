@@ -206,6 +206,7 @@ def test_it_learns_from_an_earlier_search_until_its_own_outcomes_count_more() ->
     assert best_after(15, (taught,)) < best_after(15, ())
 
 
+@pytest.mark.full  # how well it searches: four searches of 120
 def test_an_earlier_search_that_misleads_is_overcome() -> None:
     wrong = Earlier(tuple((genome, 1e4 / (score_us(genome) or 1e4)) for genome in drawn(60, seed=8)))
 
