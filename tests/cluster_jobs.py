@@ -30,6 +30,11 @@ def nothing(*_):
     """No references, no libraries."""
 
 
+def worker_of(server):
+    """The worker of the cluster, which started the process that forks its GPU processes."""
+    return int(Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def screen(task):
     """Nothing is too slow."""
     return GpuOutcome(task.genome_id, Status.CORRECT, Rung.TIMING)
@@ -48,7 +53,7 @@ def check(task):
         note = Path(folder) / "killed"
         if what == "kill" or not note.exists():
             note.touch()
-            os.kill(os.getppid(), signal.SIGKILL)  # the worker of the cluster
+            os.kill(worker_of(os.getppid()), signal.SIGKILL)
             signal.pause()
     return GpuOutcome(task.genome_id, Status.CORRECT, Rung.CORRECTNESS, gpu())
 
@@ -73,6 +78,16 @@ class LostWhenTold:
     def __call__(self):
         if (Path(self.folder) / f"lost{gpu()}").exists():
             raise cuda_errors()[0](NO_DEVICE)
+
+
+class NotesContexts:
+    """Makes contexts, and notes in the folder on which GPU."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __call__(self):
+        (Path(self.folder) / gpu()).touch()
 
 
 def jobs(warm_up=nothing):

@@ -16,7 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -251,6 +251,19 @@ def end() -> None:
     if _processes.cache_info().currsize:
         _processes().close()
     _gpu.end()
+
+
+async def begin_session(session: WorkerSession) -> None:
+    """A search begins: its GPU process gets ready now, and not when a first question comes, which would wait
+    for it and hears what is wrong.
+    """
+    await asyncio.to_thread(_begin, session)
+
+
+def _begin(session: WorkerSession) -> None:
+    _untold.begin(session.id)
+    with suppress(DeviceError, CancelledError), _gpu.of(session):
+        pass
 
 
 async def close_session(session_id: str) -> None:

@@ -108,6 +108,8 @@ class ClusterGpus:
         self._finals_on: str | None = None  # the one worker that has them
         self._only: str | None = None  # the one worker that is asked, once finals have begun
         connection.watch(kind, self._hear)
+        if connection.is_here:  # the workers are this search's alone
+            connection.tell(connection.workers(kind), asked.begin_session, self._session)
 
     def screen(self, task: GpuTask, *, now: TaskNow = _identity) -> "Future[GpuOutcome]":
         """What a short look says of the task: CORRECT means worth a submit()."""

@@ -6,9 +6,9 @@ What runs in the GPU processes is a stand-in (tests/cluster_jobs.py); cluster, w
 from functools import partial
 
 import pytest
-from cluster_jobs import LostWhenTold, jobs
+from cluster_jobs import LostWhenTold, NotesContexts, jobs
 from cluster_parts import FAMILY, PROBLEM, history_of
-from waiting import LIMIT_S
+from waiting import LIMIT_S, until
 
 from evoflash.app.search import plan as planning
 from evoflash.app.search.limits import Limits
@@ -62,6 +62,12 @@ def test_tasks_are_on_both_gpus_at_the_same_time(gpus, tmp_path):
     tasks = [gpus.submit(task_of(f"meet:{tmp_path}")) for _ in range(2)]
     assert {each.result(LIMIT_S).reason for each in tasks} == {"0", "1"}
     assert gpus.at_once == 2
+
+
+def test_all_gpus_get_ready_before_a_first_task_comes(connection, tmp_path):
+    gpus = ClusterGpus(connection, KIND, jobs=jobs(NotesContexts(tmp_path)))
+    until(lambda: {file.name for file in tmp_path.iterdir()} == {"0", "1"}, what="a context on each GPU")
+    gpus.close()
 
 
 @pytest.mark.full
