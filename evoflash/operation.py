@@ -253,6 +253,7 @@ class Loop:
     fetchers: int = 1  # lanes that share asking for a step's bulk copies
     trips: int = 0  # in a step, of warps that fetch what is scattered and store it before they ask for more
     merge_batch: int = 4  # parts that a thread loads at a time where it merges what CTAs left in memory
+    merge_bytes: int = 16  # of each of them
     emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's
 
 

@@ -98,6 +98,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "fetchers": 1,
     "trips": 0,
     "merge_batch": 4,
+    "merge_bytes": 16,
     "emulation_cost": 1,
     "registers": 0,
 }

@@ -5,8 +5,8 @@ slowest path needs alone, or as long as the SM's units need for all CTAs that sh
 scheduled on the GPU's slots, launch after launch. Warps load, multiply and meet at barriers: the slowest path
 through a step counts. On Hopper it is the chain of one warpgroup, which knows nothing of other warpgroups,
 and is set against the units that all of an SM share. So two of them overlap products and exponentials, and
-one alone adds them up unless its kernel keeps a product in flight. DRAM is one more unit, of the whole GPU;
-CTAs that shared a row's work then meet in memory.
+one alone adds them up unless its kernel keeps a product in flight. DRAM is one more unit, of the whole GPU,
+but rests while the first CTAs start and the last ones end; CTAs that shared a row's work then meet in memory.
 
 Before anything is compiled, proportions tell how a genome's launches fill a GPU.
 
@@ -122,11 +122,12 @@ def estimate(
     main = _main(profile, ctas[0], work, gpu, spill_bytes=spill_bytes)
     rest = [_loopless(counts, each, gpu) for counts, each in zip(profile.launches[1:], ctas[1:], strict=True)]
     terms = {name: sum(part[name] for part in (main, *rest)) / gpu.clock_mhz for name in main}
-    terms.pop("makespan")
+    del terms["makespan"], terms["start"]
     terms["dram"] = workload.bytes_moved / (k["dram_share"] * gpu.dram_gbps * 1e3)
     terms["launch"] = sum(k["dependent_us" if each.dependent else "launch_us"] for each in launches)
-    main_us, *rest_us = (part["makespan"] / gpu.clock_mhz for part in (main, *rest))
-    total = terms["launch"] + _norm((main_us, terms["dram"]), k["dram_norm"]) + sum(rest_us)
+    loop_us, *rest_us = (part["makespan"] / gpu.clock_mhz for part in (main, *rest))
+    total = terms["launch"] + main["start"] / gpu.clock_mhz + sum(rest_us)
+    total += _norm((loop_us, terms["dram"]), k["dram_norm"])
     return Estimate(total, terms, max(terms, key=lambda name: terms[name]))
 
 
@@ -177,15 +178,27 @@ class _Ctas:
         # Without a producer's: they ask for copies and sleep.
         self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
         resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
-        self.together = min(resident, -(-self.count // gpu.sm_count))  # on the busiest SM
-        self.slots = min(self.count, gpu.sm_count * self.together)
-        self.busy_sms = min(self.count, gpu.sm_count)
+        sms = _sms_of_clusters(self.cluster, gpu)
+        self.together = min(resident, -(-self.count // sms))  # on the busiest SM
+        self.slots = min(self.count, sms * self.together)
+        self.busy_sms = min(self.count, sms)
         # Of one SM. Boxes come at the port's rate: no limit of the whole L2 shows in their times.
         self.l2_bytes_per_clk = _L2_PORT if groups else min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)
 
 
+def _sms_of_clusters(cluster: int, gpu: GpuSpec) -> int:
+    """SMs that get CTAs: a cluster lies on as many SMs of one part of the GPU as it has CTAs, and what is
+    left of that part stays empty. All SMs, where it is not known how the GPU is divided.
+    """
+    parts = constants()["sms_of_parts"]
+    used = sum(sms // cluster * cluster for sms in parts) if sum(parts) == gpu.sm_count else 0
+    return used or gpu.sm_count
+
+
 def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_bytes: int) -> dict[str, float]:
-    """Cycles of the launch that has the loop: its makespan, and each unit's as if it alone counted."""
+    """Cycles of the launch that has the loop: of a CTA's start and end, in which DRAM rests, its makespan but
+    for these, and each unit's as if it alone counted.
+    """
     counts, steps = profile.launches[0], work.steps
     extra = profile.uncounted + ctas.warps * (constants()["loop_instructions"] + spill_bytes / 4)
     lines = profile.load_lines * counts.per_step.get("ldg", 0)
@@ -195,8 +208,10 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     start = _start_cycles(ctas) + _norm(
         (_path_cycles(counts.fixed, 0.0, ctas, gpu), *_unit_cycles(once, ctas)), p
     )
-    alone = _step_cycles(profile, extra, ctas, gpu)
-    step = _norm((alone, *_unit_cycles(each, ctas)), p)
+    if work.parts > 1:  # it leaves its part, and asks how many were left before
+        start += ctas.k["counter_cycles"]
+    waits = _step_cycles(profile, extra, ctas, gpu)
+    step = _norm((waits, *_unit_cycles(each, ctas)), p)
 
     def end_cycles(cycles: float) -> float:
         return makespan([start + n * cycles for n in steps], work.copies, ctas.slots)
@@ -204,7 +219,8 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     merge = _merge_cycles(work, profile, ctas)
     busy = {unit: work.copies * (len(steps) * once[unit] + sum(steps) * each[unit]) for unit in each}
     terms = {unit: cycles / ctas.busy_sms for unit, cycles in busy.items()}
-    return terms | {"latency": end_cycles(alone) + merge, "makespan": end_cycles(step) + merge}
+    whole = {"latency": end_cycles(waits) + merge, "makespan": end_cycles(step) + merge - start}
+    return terms | whole | {"start": start}
 
 
 def _merge_cycles(work: Work, profile: Profile, ctas: _Ctas) -> float:
@@ -218,7 +234,7 @@ def _merge_cycles(work: Work, profile: Profile, ctas: _Ctas) -> float:
     if parts == 1:
         return 0.0
     of_part = work.part_bytes / ctas.cluster
-    rounds = -(-parts // profile.merge_batch) * math.ceil(of_part / (16 * ctas.threads))
+    rounds = -(-parts // profile.merge_batch) * math.ceil(of_part / (profile.merge_bytes * ctas.threads))
     return float(k["meeting_cycles"] + rounds * k["memory_latency"] + parts * of_part / _L2_PORT)
 
 
@@ -255,6 +271,7 @@ def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
     waves = ctas.count / ctas.slots
     terms = {unit: cycles * ctas.count / ctas.busy_sms for unit, cycles in units.items()}
     return terms | {
+        "start": 0.0,
         "latency": waves * alone,
         "makespan": waves * _norm((alone, *_unit_cycles(units, ctas)), constants()["overlap_norm"]),
     }

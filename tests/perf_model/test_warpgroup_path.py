@@ -259,10 +259,13 @@ def test_the_order_of_hopper_pieces_and_who_hands_them_out_leave_the_estimate_al
 
 
 def test_blocks_of_a_cluster_that_divide_the_keys_read_what_the_others_have():
-    alone = _estimate(replace(_profile(), splits=4), _launch(cluster=1)).terms["latency"]
-    pairs, fours = (
-        _estimate(replace(_profile(), splits=n), _launch(cluster=n)).terms["latency"] for n in (2, 4)
-    )
+    gpu = replace(H200, sm_count=128)  # on which no SM is left over
+
+    def latency_us(splits: int, cluster: int) -> float:
+        profile, launch = replace(_profile(), splits=splits), _launch(cluster=cluster)
+        return estimate(profile, (launch,), WORK, gpu, registers=128).terms["latency"]
+
+    alone, pairs, fours = latency_us(4, 1), latency_us(2, 2), latency_us(4, 4)
     part_us = 4 * 128 * 64 / constants()["cluster_bytes_per_clk"] / 1980
 
     assert fours == pytest.approx(alone + 3 * part_us)

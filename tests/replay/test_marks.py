@@ -16,6 +16,7 @@ from evoflash.app.search.recorded import search_recording
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
 from evoflash.kernels.family import load_family
+from evoflash.perf_model import model_version
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
@@ -40,7 +41,7 @@ def db(tmp_path: Path) -> str:
     """Estimates of two genomes, and a replay of what `record --estimated` wrote of them."""
     path = str(tmp_path / "a.db")
     with open_store(path) as store:
-        put(store, Basis.ESTIMATED, 20.0, 30.0, model="5")
+        put(store, Basis.ESTIMATED, 20.0, 30.0, model=model_version())
     file = tmp_path / "recorded.json.gz"
     record(path, file, problem="mission", gpu="l4", family=None, estimated=True)
     found = search_recording(file, path, strategy="uniform", seed=0, limits=Limits(9), fresh=False, argv=[])
@@ -52,20 +53,22 @@ def test_a_replayed_estimate_says_that_it_is_one_and_by_which_model(db: str) -> 
     with open_store(db) as store:
         replayed = next(e for e in store.find(GENOMES[0].id) if e.basis is Basis.REPLAYED)
     assert replayed.is_estimate
-    assert "~20.00 us ESTIMATED by model 5, not measured (likely " in kernel_report.brief(replayed)
+    assert f"~20.00 us ESTIMATED by model {model_version()}, not measured (likely " in kernel_report.brief(
+        replayed
+    )
 
 
 def test_a_search_on_recorded_estimates_reports_an_estimate(db: str, tmp_path: Path) -> None:
     options = ["--evaluator", "replay", "--recorded", str(tmp_path / "recorded.json.gz"), "--db", db]
     said = invoke("search", *options, "--budget", "1", "--seed", "7")
-    assert "ESTIMATED by model 5, not measured" in said.stdout
+    assert f"ESTIMATED by model {model_version()}, not measured" in said.stdout
 
 
 def test_best_never_answers_with_a_replay(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "a.db")) as store:
         put(store, Basis.REPLAYED, 1.0, 2.0)
         assert store.best(str(PROBLEM), "l4") is None
-        put(store, Basis.ESTIMATED, 20.0, 30.0, model="5")
+        put(store, Basis.ESTIMATED, 20.0, 30.0, model=model_version())
         assert store.best(str(PROBLEM), "l4").score_us == 20.0
         assert store.best(str(PROBLEM), "l4", basis=Basis.REPLAYED).score_us == 1.0
 
@@ -76,7 +79,8 @@ def test_a_replay_stands_on_no_leaderboard_unless_it_is_asked_for(db: str) -> No
         asked = read_table(store, basis=Basis.REPLAYED).as_dicts()
     assert [(row["basis"], row["score_us"]) for row in asked] == [("replayed", 20.0), ("replayed", 30.0)]
     said = invoke("leaderboard", "--replayed", "--db", db, env={"COLUMNS": "200"})
-    assert "replayed from a recording, estimated by model 5, not measured" in " ".join(said.stdout.split())
+    shown = " ".join(said.stdout.split())
+    assert f"replayed from a recording, estimated by model {model_version()}, not measured" in shown
     assert "~20" in said.stdout
 
 
