@@ -16,12 +16,10 @@ from scripts.pages import h200, markdown, unseen
 from scripts.pages.parts import (
     code_map,
     counts,
-    h200_digest,
     proposal_way,
     replay_table,
     search_tables,
     settings,
-    unseen_digest,
 )
 from scripts.peers import rows as peers_rows
 from scripts.records import read_record
@@ -29,13 +27,13 @@ from scripts.records import read_record
 
 def peers() -> str:
     """What docs/h200.md says, in a line for each kind of row."""
-    return h200_digest.digest(read_record(h200.RECORD), peers_rows.anchors())
+    return h200.digest(read_record(h200.RECORD), peers_rows.anchors())
 
 
 def unseen_problems() -> str:
     """What docs/unseen.md says, in two sentences."""
     alone = unseen.records(unseen.FOLDER, unseen.ALONE)
-    return unseen_digest.digest(unseen.records(unseen.FOLDER), alone)
+    return unseen.digest(unseen.records(unseen.FOLDER), alone)
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {  # what makes the text between two markers, by page
