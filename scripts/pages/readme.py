@@ -7,9 +7,9 @@ No measured figure and no number of operators, genes or frauds enters these page
 markers, and the numbers in the sentences of counts.py, are what records and code say.
 """
 
-import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from scripts import ROOT
 from scripts.pages import h200, markdown, unseen
@@ -63,21 +63,11 @@ def updated(page: str, text: str) -> str:
     return counts.counted(page, text)
 
 
-def main() -> int:
-    """Write, or with --check compare; 1 where a page is stale and only to be checked."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only say whether the pages are stale")
-    is_check, stale = parser.parse_args().check, 0
+def fresh_pages() -> Iterator[tuple[Path, str]]:
+    """Each page, and what it should be."""
     for page in PAGES:
-        stored = (ROOT / page).read_text(encoding="utf-8")
-        fresh = updated(page, stored)
-        if is_check and fresh != stored:
-            print(f"{page} is older than the records or the code: run scripts.pages.readme.")
-            stale = 1
-        elif fresh != stored:
-            (ROOT / page).write_text(fresh, encoding="utf-8")
-    return stale
+        yield ROOT / page, updated(page, (ROOT / page).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(markdown.run(__doc__, "scripts.pages.readme", fresh_pages))
