@@ -258,11 +258,11 @@ def evaluate(
     it was made for. Measured where the GPU is present, else checked by the emulator and estimated.
     UsageError for values that are not valid together.
 
-    A path of somebody's .cu, of an edited export or of a solution's JSON is judged in a sandbox instead, and
-    is a KernelAnswer, whose `as_dict()` is what `evoflash evaluate --json` prints: `status`, `score`,
-    `findings`, `text_feedback`. `stage`, `seed` (its hidden shapes; drawn anew where there is none),
-    `timeout` in seconds and `unsafe` are for these, and `header`, a TOML file with what the comment of a .cu
-    without one would say. SandboxError where there is no sandbox.
+    A path of somebody's .cu, of an edited export, of a solution's JSON or of Python that launches kernels is
+    judged in a sandbox instead, and is a KernelAnswer, whose `as_dict()` is what `evoflash evaluate --json`
+    prints: `status`, `score`, `findings`, `text_feedback`. `stage`, `seed` (its hidden shapes; drawn anew
+    where there is none), `timeout` in seconds and `unsafe` are for these, and `header`, a TOML file with what
+    the comment of a .cu without one would say. SandboxError where there is no sandbox.
 
     >>> import evoflash
     >>> kernel = evoflash.evaluate("flash_wmma", {}, gpu="l4")

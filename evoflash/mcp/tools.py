@@ -232,9 +232,9 @@ def evaluate(
 ) -> Facts:
     """Take a kernel through every check to its time, and answer with status, findings, times in us and score.
 
-    A file (`path`: .cu with a header as check_kernel reads it, an edited export, a solution's JSON) is judged
-    in a sandbox, on hidden shapes, and not stored. An `id` or a `family`, with gene `edits`, is evaluated as
-    a search does it, and stored.
+    A file (`path`: .cu with a header as check_kernel reads it, an edited export, a solution's JSON, or Python
+    for PyTorch) is judged in a sandbox, on hidden shapes, and not stored. An `id` or a `family`, with gene
+    `edits`, is evaluated as a search does it, and stored.
     """
     import time
 

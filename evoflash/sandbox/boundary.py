@@ -30,6 +30,9 @@ _WITH_GPU = {"files": 1024}  # a driver opens each device many times
 _MOST_PROCESSES = 64  # beside those that the user has: the system counts them together
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OF_DRIVER = ("/proc", "/sys")  # where a GPU's driver looks for devices and for memory
+# What root may change without any capability.
+_OF_ADMINISTRATOR = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "fs"))
+_OWN_THREADS = "/proc/self/task"  # which it names; it does not begin where it cannot
 # Which GPU is meant, and where the driver's library lies: of the caller's environment, all that is told.
 _DRIVER_NAMES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH")
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -52,10 +55,11 @@ class Boundary:
             return list(argv)
         readable = [*_python_folders(), *map(str, read)]
         devices = _gpu_devices() if self.has_gpu else ()
+        threads = (_OWN_THREADS,) if self.has_gpu else ()
         told = {
             "landlock": self.kind == "landlock",
             "read": [*_SYSTEM, *_LOADER, *readable, *(_OF_DRIVER if self.has_gpu else ())],
-            "write": [*_DEVICES, *devices, str(write)],
+            "write": [*_DEVICES, *devices, *threads, str(write)],
             "names": [str(_PACKAGE.parent)],  # where Python looks for the package
             "limits": self._limits(),
             "has_gpu": self.has_gpu,
@@ -66,6 +70,8 @@ class Boundary:
         shown = [word for each in devices for word in ("--dev-bind", each, each)]
         if self.has_gpu:
             shown += ["--proc", "/proc", "--ro-bind", "/sys", "/sys"]
+            for place in _OF_ADMINISTRATOR:
+                shown += ["--ro-bind-try", place, place]
         return [*_bubblewrap(readable, write, shown), *inner]
 
     def environment(self, write: Path) -> dict[str, str]:

@@ -49,8 +49,8 @@ _IN_KERNEL = {
     **{"pidfd_open": 434, "pidfd_send_signal": 424, "setpgid": 109, "setsid": 112},
     **{"prlimit64": 302, "setrlimit": 160, "sched_setaffinity": 203, "setpriority": 141, "ioprio_set": 251},
 }
-# What CUDA's driver asks for when it begins, or it says "OS call failed": a local socket under a name of its
-# own, from which other processes would get its memory. Nobody can connect to it: accept stays refused.
+# What CUDA's driver asks for when it begins: a local socket under a name of its own, from which other
+# processes would get its memory. Nobody can connect to it: accept stays refused.
 _OF_DRIVER = ("socket", "bind", "listen")
 _AF_UNIX, _SEQPACKET, _TYPE_BITS = 1, 5, 0xF
 _CLONE, _CLONE3, _TGKILL = 56, 435, 234
@@ -185,6 +185,8 @@ def _become(arguments: Sequence[str]) -> None:
     wanted = json.loads(told)
     limit_resources(**wanted["limits"])
     refuse_privileges()
+    if wanted["has_gpu"]:  # it stays open: looked up anew, the folder would be another one to Landlock
+        os.set_inheritable(os.open("/proc/self/task", os.O_PATH), True)
     if wanted["landlock"]:
         restrict_files(wanted["read"], wanted["write"], wanted["names"])
     refuse_syscalls(also_processes=False, has_gpu=wanted["has_gpu"])

@@ -36,7 +36,7 @@ def content(record: Mapping[str, Any], libraries: Mapping[str, str]) -> str:
     heads = ("problem", "card", "us", "GB/s", *libraries.values())
     made_by = f"By `{record['command']}` on {record['date']}, {record['software']}."
     table = markdown.table(heads, (_cells(row, libraries) for row in rows))
-    return "\n".join(["", *_means(rows), "", *_kinds(rows, libraries), *table, "", made_by, ""])
+    return "\n".join(["", *(_kinds(rows, libraries) or _means(rows)), "", *table, "", made_by, ""])
 
 
 def _cells(row: Mapping[str, Any], libraries: Iterable[str]) -> list[str]:
@@ -71,7 +71,7 @@ def _kinds(rows: Sequence[Mapping[str, Any]], libraries: Mapping[str, str]) -> l
         by_library = ([rivals[name][0] for rivals in of_kind if name in rivals] for name in libraries)
         shown = (f"{sum(each) / len(each):.3f}, least {min(each):.3f}" if each else "" for each in by_library)
         lines.append((kind, card.split()[1], str(len(of_kind)), *shown))
-    return [*markdown.table(("mean of", "card", "layers", *libraries.values()), lines), ""]
+    return markdown.table(("mean of", "card", "layers", *libraries.values()), lines)
 
 
 def fresh_pages() -> Iterator[tuple[Path, str]]:

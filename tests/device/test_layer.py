@@ -82,6 +82,7 @@ def nvrtc_ptx(source: str, arch: str, *flags: str) -> str:
 @pytest.mark.parametrize(
     "file", ["primitives.cu", "ampere_primitives.cu", "tiles.cu", "conversions.cu", "flash.cu"]
 )
+@pytest.mark.sample(7)
 def test_the_test_kernels_compile_for_each_target(file: str, arch: str) -> None:
     nvrtc_ptx((KERNELS / file).read_text(), arch)
 

@@ -68,7 +68,7 @@ def test_the_golden_kernels_compile_without_spills(name):
 @pytest.mark.cover
 @pytest.mark.parametrize("head_dim", [16, 48, 80, 128, 256])
 @pytest.mark.parametrize(("dtype", "causal", "gqa"), [("fp16", True, 1), ("bf16", False, 2)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_random_genomes_are_clean_text_and_pass_the_emulator(head_dim, dtype, causal, gqa):
     key = AttentionKey(head_dim, dtype, causal, gqa, "sm_90a")
     space, rng = FAMILY.space((key,), H200), np.random.default_rng(head_dim)

@@ -117,7 +117,12 @@ def test_kernels_of_older_gpus_compile(arch):
 @pytest.mark.parametrize("seed_of", FAMILIES)
 def test_every_seed_is_valid_for_some_layer(seed_of):
     family, meant = FAMILIES[seed_of], set()
-    for text in ("linear:8b_o,m=1,dtype=fp8b128", "linear:8b_o,m=8", "linear:8b_gateup,m=4,dtype=fp8t"):
+    for text in (
+        "linear:8b_o,m=1,dtype=fp8b128",
+        "linear:8b_o,m=8",
+        "linear:8b_o,m=31,dtype=fp8b128",
+        "linear:8b_gateup,m=4,dtype=fp8t",
+    ):
         problem = parse_problem(text)
         space = family.space(problem.compile_keys(GPU.arch), GPU)
         meant |= {genome.id for genome in family.seeds_for(problem, space, GPU)}
@@ -126,6 +131,7 @@ def test_every_seed_is_valid_for_some_layer(seed_of):
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("x", ["bf16", "e4m3"])
+@pytest.mark.cover
 def test_a_right_kernel_comes_through_what_only_the_best_meet(name, x):
     made = candidate(name, KERNELS[name]["counter"], key_of(name, x=x))
 
@@ -299,13 +305,22 @@ def compiled(*command, folder):
 @needs_nvcc
 def test_an_exported_file_is_a_program_and_its_own_header(tmp_path):
     exported_into(tmp_path, "first", "linear_mma", "m=9,n=1280,k=8192,bias")
+
+    compiled("nvcc", *WALL, "first.cu", "-o", "program", folder=tmp_path)
+    compiled(
+        *("gcc", "-std=c99", "-Wall", "-Wextra", "-x", "c", "-c", "first.cu", "-o", "c.o"), folder=tmp_path
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.full  # two kernels for nvcc
+@needs_nvcc
+def test_two_exported_files_are_one_program(tmp_path):
+    exported_into(tmp_path, "first", "linear_mma", "m=9,n=1280,k=8192,bias")
     exported_into(tmp_path, "second", "linear_simt", "m=1,8b_o,dtype=fp8b128")
 
     compiled("nvcc", *WALL, "-DEVOFLASH_NO_MAIN", "-c", "first.cu", "-o", "a.o", folder=tmp_path)
     compiled("nvcc", *WALL, "second.cu", "a.o", "-o", "program", folder=tmp_path)
-    compiled(
-        *("gcc", "-std=c99", "-Wall", "-Wextra", "-x", "c", "-c", "first.cu", "-o", "c.o"), folder=tmp_path
-    )
 
 
 @pytest.mark.slow

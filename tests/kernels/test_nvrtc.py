@@ -103,7 +103,7 @@ def test_an_unwritable_cache_is_said_in_one_line(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["build.json", "kernel.cubin", "log.txt", "sha256"])
 @pytest.mark.parametrize("damage", ["cut", "gone", "changed"])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_cache_folder_that_is_not_as_it_was_written_is_compiled_anew(tmp_path, monkeypatch, name, damage):
     monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
     build = compile_candidate(candidate(seed=6))

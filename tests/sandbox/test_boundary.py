@@ -1,6 +1,7 @@
 """What a command inside of a boundary can do, with the GPU's driver in it and without."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +13,7 @@ from evoflash.sandbox.boundary import Boundary
 
 # What CUDA's driver does when it begins, and what would be a way out.
 _TRIES = """\
-import json, os, resource, socket
+import json, os, socket, sys, threading
 
 def can(work):
     try:
@@ -20,6 +21,20 @@ def can(work):
     except OSError:
         return False
     return True
+
+def names_a_thread():
+    failed = []
+    def work():
+        try:
+            with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as file:
+                file.write("cuda")
+        except OSError as error:
+            failed.append(error)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
 
 def listens():
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
@@ -36,12 +51,15 @@ def connects():
 
 print(json.dumps({
     "listens": can(listens),
+    "names a thread": can(names_a_thread),
+    "system": can(lambda: os.open("/proc/sys/vm/swappiness", os.O_WRONLY)),
+    "others": can(lambda: os.open(f"/proc/{sys.argv[1]}/oom_score_adj", os.O_WRONLY)),
     "stream": can(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)),
     "datagram": can(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)),
     "network": can(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM)),
     "connects": can(connects),
     "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
-    "others": sorted(set(os.environ) & {"EVOFLASH_TEST_SECRET"}),
+    "secrets": sorted(set(os.environ) & {"EVOFLASH_TEST_SECRET"}),
 }))
 """
 
@@ -63,15 +81,16 @@ def test_a_driver_can_listen_where_there_is_a_gpu_and_nothing_can_be_reached(
     tmp_path.chmod(0o777)  # whoever it is inside
 
     said = subprocess.run(
-        inside.command([sys.executable, "-S", "-c", _TRIES], write=tmp_path),
+        inside.command([sys.executable, "-S", "-c", _TRIES, str(os.getpid())], write=tmp_path),
         env=inside.environment(tmp_path),
         capture_output=True,
         check=True,
     ).stdout
 
     assert json.loads(said) == {
-        **dict.fromkeys(("stream", "datagram", "network", "connects"), False),
+        **dict.fromkeys(("system", "others", "stream", "datagram", "network", "connects"), False),
         "listens": has_gpu,
+        "names a thread": has_gpu,
         "gpu": "3" if has_gpu else None,
-        "others": [],
+        "secrets": [],
     }

@@ -201,10 +201,6 @@ def inputs_of(workload: Workload) -> list[TensorSpec]:
     return [each for each in operation_of(workload).tensors(workload) if each.role == "input"]
 
 
-def _rows_of(workload: Workload) -> list[TensorSpec]:
-    return [each for each in operation_of(workload).tensors(workload) if each.role == "rows"]
-
-
 def _shapes(wanted: Problem, *, is_first_look: bool, seed: int) -> tuple[Workload, ...]:
     """Small shapes on which any kernel of the problem is checked, drawn ones, and the problem's own where it
     is small. Lengths that are the same in the problem are the same in all: Python that is written for such
@@ -288,10 +284,16 @@ def arrays_of(given: Sequence[GivenInput]) -> list[Any]:
     return [np.ascontiguousarray(each.value) for each in given if each.dtype]
 
 
-def output_of(workload: Workload, body: bytes) -> tuple[Output, bytes]:
-    """The outputs of rows in an answer, and what stands behind them. PythonCallError."""
+def output_of(workload: Workload, body: bytes, count: object = 0) -> tuple[Output, bytes]:
+    """The outputs of rows in an answer and of others as far as there are `count` of all, and what stands
+    behind them. PythonCallError.
+    """
     arrays, at = {}, 0
-    for spec in _rows_of(workload):
+    outputs = [each for each in operation_of(workload).tensors(workload) if each.role != "input"]
+    rows = [each for each in outputs if each.role == "rows"]
+    further = [each for each in outputs if each.role != "rows"]
+    more = count - len(rows) if isinstance(count, int) else 0
+    for spec in (*rows, *further[: max(0, more)]):
         kind = np.dtype(ARRAY_TYPES[spec.dtype])
         end = at + int(np.prod(spec.shape)) * kind.itemsize
         if end > len(body):
@@ -305,8 +307,8 @@ def _judged_call(caller: PythonCaller, workload: Workload, name: str, seed: int,
     inputs, expected = draw_case(workload, name, seed)
     given = given_inputs(workload, inputs)
     arrays = arrays_of(given)
-    _, body = caller.ask(request_of(workload, given, "call", place), arrays)
-    output, kept = output_of(workload, body)
+    said, body = caller.ask(request_of(workload, given, "call", place), arrays)
+    output, kept = output_of(workload, body, said.get("outputs"))
     if kept != b"".join(map(np.ndarray.tobytes, arrays)):
         raise PythonCallError("incorrect", f"it changes its inputs, of {workload}")
     verdict = judge(workload, [(inputs, expected, output)])

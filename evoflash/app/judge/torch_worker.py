@@ -99,7 +99,9 @@ class _Foreign:
     def call(
         self, told: dict[str, Any], tensors: Sequence[torch.Tensor], *, is_timed: bool
     ) -> list[torch.Tensor]:
-        """Its outputs, as many as are wanted, each an ordinary tensor of the right kind."""
+        """Its outputs, as many as are wanted, each an ordinary tensor of the right kind; and further ones, as
+        far as it was given them or returns what can be one.
+        """
         left, wanted = iter(tensors), told["outputs"]
         given = {name: next(left) if dtype else value for name, dtype, value in told["inputs"]}
         made = [self._output(*each, is_timed=is_timed) for each in (*wanted, *told["further"])]
@@ -107,7 +109,9 @@ class _Foreign:
         listed, named = self._arguments(given, made, by_name=told["by_name"])
         with torch.no_grad():
             found = _told_by_line(self._path, lambda: self._call(*listed, **named))
-        found = made if made else found
+        if made:
+            passed = [*listed, *named.values()]
+            found = [each for each in made if any(each is one for one in passed)]
         outputs = list(found) if isinstance(found, tuple | list) else [found]
         if len(outputs) < len(wanted):
             raise _ForeignError("wrong", f"it returns {len(outputs)} outputs, {len(wanted)} are wanted")
@@ -116,12 +120,14 @@ class _Foreign:
                 raise _ForeignError(
                     "lazy", f"it returns a {type(output).__name__} in place of a torch.Tensor"
                 )
-            if tuple(output.shape) != tuple(shape) or output.dtype != _DTYPES[dtype]:
+            if not _is_of(output, dtype, shape):
                 said = f"{tuple(output.shape)} of {output.dtype}, wanted is {tuple(shape)} of {dtype}"
                 raise _ForeignError("wrong", f"it returns a tensor of shape {said}")
             if output.device.type != self._device.type or not output.data_ptr():
                 raise _ForeignError("lazy", "it returns a tensor that lies nowhere on the device")
-        return [output.contiguous() for output in outputs[: len(wanted)]]
+        further = zip(outputs[len(wanted) :], told["further"], strict=False)
+        kept = [each for each, (dtype, shape) in further if _is_of(each, dtype, shape)]
+        return [output.contiguous() for output in (*outputs[: len(wanted)], *kept)]
 
     def _output(self, dtype: str, shape: Sequence[int], *, is_timed: bool) -> torch.Tensor:
         """One to be written: of NaN, but in a timed call, in which each call's are others."""
@@ -144,6 +150,14 @@ class _Foreign:
         return [*given.values(), *made[:room]], {}
 
 
+def _is_of(output: Any, dtype: str, shape: Sequence[int]) -> bool:
+    return (
+        type(output) is torch.Tensor
+        and tuple(output.shape) == tuple(shape)
+        and output.dtype == _DTYPES[dtype]
+    )
+
+
 def _bytes_of(tensor: torch.Tensor) -> bytes:
     return bytes(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
 
@@ -161,7 +175,7 @@ def _answer(foreign: _Foreign, told: dict[str, Any], body: memoryview) -> tuple[
     if told["do"] == "call":
         inputs = foreign.fill(told, body)
         outputs = foreign.call(told, inputs, is_timed=False)
-        return {}, [*map(_bytes_of, outputs), *map(_bytes_of, inputs)]
+        return {"outputs": len(outputs)}, [*map(_bytes_of, outputs), *map(_bytes_of, inputs)]
     # Many calls, each on columns in another order; all that they write is in the sums.
     held, foreign.made = foreign.memory_of(told), []
     sums = []
