@@ -2,9 +2,11 @@
 
 bf16 has no NumPy type: 16-bit tensors travel as uint16 bit patterns and are computed on as float32, which
 holds both types exactly. Large arrays are made in parts by several threads, the same whatever their number.
+Random numbers are drawn here, too.
 """
 
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -33,6 +35,17 @@ def each(of_one: Callable[[T], object], all_of_them: Sequence[T], *, threads: in
     with ThreadPoolExecutor(at_once) as pool:
         for done in [pool.submit(of_one, one) for one in all_of_them]:
             done.result()
+
+
+def stream_of(seed: int, *words: object) -> np.random.Generator:
+    """Random numbers that are the same whenever seed and words are, on every machine."""
+    return np.random.default_rng([seed, *(zlib.crc32(str(word).encode()) for word in words)])
+
+
+def other_order(count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """An order of so many things in which, if they are several, they do not all stay where they are."""
+    order = rng.permutation(count)
+    return np.roll(order, 1) if (order == np.arange(count)).all() else order
 
 
 def standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:

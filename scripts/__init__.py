@@ -5,11 +5,9 @@ lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_
 compressed with xz where it is long (`xzcat FILE`). A script whose measurement is done is deleted, its record
 stays: a topic without scripts has such records.
 
-    cluster/       Whether times of several GPUs are comparable
     exports/       Whether exported kernels are right, in programs that know nothing of evoflash
     families/      Scripts that look at whole kernel families
     model/         What the performance model is worth beside measured times
-    noise/         Whether the benchmark can be trusted, and how much its figures differ from run to run
     pages/         All scripts that write committed text
     peers/         Our kernels against the libraries, cuDNN, FlashAttention and Triton
     proposal_path  Traces which modules a proposal crosses, from the command to its stored row

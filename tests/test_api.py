@@ -44,17 +44,14 @@ def heard():
     return []
 
 
+def searched(database, heard):
+    where = {"gpu": "l4", "family": "flash_wmma", "evaluator": "emulated", "db": database}
+    return evoflash.search("mission", **where, budget=2, progress=heard.append)
+
+
 @pytest.fixture(scope="module")
 def result(database, heard):
-    return evoflash.search(
-        "mission",
-        gpu="l4",
-        family="flash_wmma",
-        evaluator="emulated",
-        budget=2,
-        db=database,
-        progress=heard.append,
-    )
+    return searched(database, heard)
 
 
 def in_new_process(code: str) -> str:
@@ -158,15 +155,7 @@ def test_progress_hears_of_each_evaluation(result, heard) -> None:
 
 def test_the_same_search_again_continues_and_spends_nothing(result, database) -> None:
     heard = []
-    again = evoflash.search(
-        "mission",
-        gpu="l4",
-        family="flash_wmma",
-        evaluator="emulated",
-        budget=2,
-        db=database,
-        progress=heard.append,
-    )
+    again = searched(database, heard)
 
     assert (again.spent, again.best.id, heard) == (2, result.best.id, [])
 

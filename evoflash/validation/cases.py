@@ -15,14 +15,12 @@ import os
 import pickle
 import struct
 import tempfile
-import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
+from evoflash.numerics import stream_of
 from evoflash.operation import ExpectedOutputs, TestInput, Workload, operation_of
 from evoflash.operations.expectations import every_row
 
@@ -165,7 +163,7 @@ def key_of_large(workload: Workload, name: str, seed: int) -> object:
 def _draw_large(workload: Workload, name: str, seed: int) -> tuple[TestInput, ExpectedOutputs]:
     operation = operation_of(workload)
     drawn: TestInput = operation.draw(name, workload, seed=seed)
-    where = operation.sample(workload, np.random.default_rng([seed, zlib.crc32(name.encode())]))
+    where = operation.sample(workload, stream_of(seed, name))
     return drawn, operation.expect(workload, drawn, where=where)
 
 

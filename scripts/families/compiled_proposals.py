@@ -10,7 +10,6 @@ import argparse
 import os
 import sys
 import time
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,13 +17,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evoflash.errors import UsageError
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.nvrtc import compile_candidate, nvrtc_version
 from evoflash.kernels.renderer import render
+from evoflash.numerics import stream_of
 from evoflash.specs import GpuSpec, load_gpu
 from scripts.families.draws import OTHER_KEYS, Draw, draw_key, space_of
 from scripts.families.in_flight import in_flight
@@ -46,7 +44,7 @@ class Compiled:
 
 def proposals(family: Family, gpu: GpuSpec, *, draws: int, seed: int) -> Iterator[Draw]:
     """So many, under as many keys; a key for which the family has no genome counts for none."""
-    rng, found = np.random.default_rng([seed, zlib.crc32(gpu.name.encode())]), 0
+    rng, found = stream_of(seed, gpu.name), 0
     while found < draws:
         draw = OTHER_KEYS.get(family.op)
         key = draw(gpu, rng) if draw else draw_key(family, gpu, rng)

@@ -12,20 +12,18 @@ import itertools
 import os
 import re
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from evoflash.evaluation import Candidate
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import Family, known_families, load_family
 from evoflash.kernels.nvrtc import compile_candidate, nvrtc_version
 from evoflash.kernels.renderer import render
+from evoflash.numerics import stream_of
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.space import Genome, Param, Value
 from evoflash.specs import GpuSpec, load_gpu
@@ -73,7 +71,7 @@ class Pool:
         self, family: Family, gpu: GpuSpec, *, seed: int, head_dims: tuple[int, ...] = USUAL_HEAD_DIMS
     ) -> None:
         self._family, self._gpu, self._head_dims = family, gpu, head_dims
-        self._rng = np.random.default_rng([seed, zlib.crc32(family.name.encode())])
+        self._rng = stream_of(seed, family.name)
         self._drawn: list[tuple[AttentionKey, Genome]] = []
 
     def __iter__(self) -> Iterator[tuple[AttentionKey, Genome]]:

@@ -16,7 +16,6 @@ import os
 import statistics
 import sys
 import time
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
@@ -31,6 +30,7 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
 from evoflash.kernels.family import Family, families_for, load_family
 from evoflash.kernels.renderer import render
+from evoflash.numerics import stream_of
 from evoflash.operations.attention.workload import DTYPES, AttentionKey
 from evoflash.specs import load_gpu
 from scripts.families.draws import OTHER_KEYS, USUAL_HEAD_DIMS, Draw, draw_quickly
@@ -53,7 +53,7 @@ class Measured:
 
 def drawn(family: Family, seed: int) -> Iterator[Draw]:
     """Genomes without end, each under a key and for a GPU of its own."""
-    rng = np.random.default_rng([seed, zlib.crc32(family.name.encode())])
+    rng = stream_of(seed, family.name)
     keys = list(itertools.product(USUAL_HEAD_DIMS, DTYPES, (False, True), RATIOS))
     gpus = [gpu for gpu in map(load_gpu, GPUS) if family.supports(gpu)]
     while True:

@@ -4,8 +4,9 @@ python -m scripts.pages.emulator             write it
 python -m scripts.pages.emulator --check     say whether it is stale
 """
 
-import argparse
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from evoflash.app.check.findings import KINDS
 from scripts import ROOT
@@ -21,20 +22,10 @@ def with_table(page: str) -> str:
     return markdown.between(page, "<!-- kinds -->", "<!-- /kinds -->", table)
 
 
-def main() -> int:
-    """Write the page, or with --check say whether it is stale (1)."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only say whether the table is stale")
-    args = parser.parse_args()
-    stored = PAGE.read_text(encoding="utf-8")
-    fresh = with_table(stored)
-    if args.check:
-        if fresh != stored:
-            print("docs/emulator.md: its table is stale: run scripts.pages.emulator.", file=sys.stderr)
-        return int(fresh != stored)
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
+def fresh_pages() -> Iterator[tuple[Path, str]]:
+    """The page, and what it should be."""
+    yield PAGE, with_table(PAGE.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(markdown.run(__doc__, "scripts.pages.emulator", fresh_pages))

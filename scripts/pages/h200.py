@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evoflash.space import word_of
 from scripts import ROOT
 from scripts.pages.markdown import keep, table
-from scripts.peers.ratios import BRIDGED, NAMES, Line, line_of, mean, merged, target
+from scripts.peers.ratios import BRIDGED, NAMES, Line, least, line_of, mean, merged, target
 from scripts.peers.read_only import NAME as READ_ONLY
 from scripts.peers.read_only import bytes_read
 from scripts.peers.rows import ANCHORS, ROWS, anchors, workload_of
@@ -136,14 +137,10 @@ def kernels(lines: Sequence[Line]) -> list[str]:
     rows = []
     for line in lines:
         ours = line.record["ours"]
-        values = " ".join(f"{name}={_plain(value)}" for name, value in ours["values"].items())
+        values = " ".join(f"{name}={word_of(value)}" for name, value in ours["values"].items())
         genome = f"{ours['family']} {ours['version']}, {ours['id']}"
         rows.append((f"`{line.row}`", genome, ours["source"], f"`{values}`"))
     return table(heads, rows)
-
-
-def _plain(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def missing(rows: Mapping[str, Mapping[str, Any]], lines: Sequence[Line]) -> list[str]:
@@ -186,6 +183,38 @@ _SETTINGS = ("setting", "tried", "layout", "grouped_heads")  # they differ from 
 
 
 # ---- the files
+
+
+# ---- what the README says of it
+
+_DIGEST_HEADS = ("rows", "fastest peer's time over ours, geometric mean", "the least", "target", "met")
+_KINDS = {  # by their target, and what it is about
+    1.25: ("up to 512 queries", "1.25 each"),
+    1.05: ("head dimension 64, from 1k", "1.05 each"),
+    1.00: ("head dimension 128", "1.00 each"),
+    0.97: ("decoding, 8k", "reads at 0.97 of the bandwidth"),
+}
+
+
+def digest(record: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> str:
+    """A table with a row for each kind of row: how many, their mean, the least ratio, targets met."""
+    found = [line_of(row, known.get(row["row"], {})) for row in record["rows"]]
+    lines = [line for line in found if line]
+    rows = []
+    for aim, (name, words) in _KINDS.items():
+        if chosen := [line for line in lines if target(line.row) == aim]:
+            rows.append(_digested(name, words, chosen))
+    return (
+        "\n".join(table(_DIGEST_HEADS, [*rows, _digested("all", f"{MEAN_TARGET} in the mean", lines)])) + "\n"
+    )
+
+
+def _digested(name: str, aim: str, lines: Sequence[Line]) -> list[str]:
+    lowest = least(lines)
+    best = lowest.states[0].peers[0]
+    met = sum(line.is_met == "yes" for line in lines)
+    worst = f"{best.ratio:.3f} (`{lowest.row}`, {best.peer})"
+    return [f"{name} ({len(lines)})", f"{mean(lines):.3f}", worst, aim, f"{met} of {len(lines)}"]
 
 
 def arguments() -> argparse.Namespace:

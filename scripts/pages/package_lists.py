@@ -7,7 +7,6 @@ What stands before the list is written by hand: what the package is, and what it
 alphabetical; only evoflash itself is listed by floors, as pyproject.toml has its layers.
 """
 
-import argparse
 import ast
 import re
 import sys
@@ -15,6 +14,7 @@ import textwrap
 from pathlib import Path
 
 from scripts import ROOT
+from scripts.pages import markdown
 
 _WIDTH = 110
 _TOPS = ("evoflash", "scripts")
@@ -96,22 +96,6 @@ def packages() -> list[Path]:
     return [package for package in found if entries(package)]
 
 
-def main() -> int:
-    """Write, or with --check compare; 1 where a list is stale and only to be checked."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only say which lists are stale")
-    is_check, stale = parser.parse_args().check, 0
-    for package in packages():
-        path, fresh = package / "__init__.py", updated(package)
-        if fresh == path.read_text(encoding="utf-8"):
-            continue
-        if is_check:
-            print(f"{path.relative_to(ROOT)} lists what was: run scripts.pages.package_lists.")
-            stale = 1
-        else:
-            path.write_text(fresh, encoding="utf-8")
-    return stale
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    fresh = ((package / "__init__.py", updated(package)) for package in packages())
+    sys.exit(markdown.run(__doc__, "scripts.pages.package_lists", lambda: fresh))

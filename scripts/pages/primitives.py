@@ -4,7 +4,6 @@ python -m scripts.pages.primitives             write it
 python -m scripts.pages.primitives --check     say whether it is stale
 """
 
-import argparse
 import sys
 
 from evoflash.app.check.primitives import primitive_groups
@@ -35,18 +34,5 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def main() -> int:
-    """Write the page, or with --check say whether it is stale (1)."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only say whether the page is stale")
-    args = parser.parse_args()
-    is_fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == page()
-    if not args.check:
-        PAGE.write_text(page(), encoding="utf-8")
-    elif not is_fresh:
-        print("docs/primitives.md is stale: run scripts.pages.primitives.", file=sys.stderr)
-    return int(args.check and not is_fresh)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(markdown.run(__doc__, "scripts.pages.primitives", lambda: [(PAGE, page())]))

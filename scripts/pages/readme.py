@@ -7,21 +7,19 @@ No measured figure and no number of operators, genes or frauds enters these page
 markers, and the numbers in the sentences of counts.py, are what records and code say.
 """
 
-import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from scripts import ROOT
 from scripts.pages import h200, markdown, unseen
 from scripts.pages.parts import (
     code_map,
     counts,
-    h200_digest,
     proposal_way,
     replay_table,
     search_tables,
     settings,
-    unseen_digest,
 )
 from scripts.peers import rows as peers_rows
 from scripts.records import read_record
@@ -29,13 +27,13 @@ from scripts.records import read_record
 
 def peers() -> str:
     """What docs/h200.md says, in a line for each kind of row."""
-    return h200_digest.digest(read_record(h200.RECORD), peers_rows.anchors())
+    return h200.digest(read_record(h200.RECORD), peers_rows.anchors())
 
 
 def unseen_problems() -> str:
     """What docs/unseen.md says, in two sentences."""
     alone = unseen.records(unseen.FOLDER, unseen.ALONE)
-    return unseen_digest.digest(unseen.records(unseen.FOLDER), alone)
+    return unseen.digest(unseen.records(unseen.FOLDER), alone)
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {  # what makes the text between two markers, by page
@@ -65,21 +63,11 @@ def updated(page: str, text: str) -> str:
     return counts.counted(page, text)
 
 
-def main() -> int:
-    """Write, or with --check compare; 1 where a page is stale and only to be checked."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only say whether the pages are stale")
-    is_check, stale = parser.parse_args().check, 0
+def fresh_pages() -> Iterator[tuple[Path, str]]:
+    """Each page, and what it should be."""
     for page in PAGES:
-        stored = (ROOT / page).read_text(encoding="utf-8")
-        fresh = updated(page, stored)
-        if is_check and fresh != stored:
-            print(f"{page} is older than the records or the code: run scripts.pages.readme.")
-            stale = 1
-        elif fresh != stored:
-            (ROOT / page).write_text(fresh, encoding="utf-8")
-    return stale
+        yield ROOT / page, updated(page, (ROOT / page).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(markdown.run(__doc__, "scripts.pages.readme", fresh_pages))

@@ -6,10 +6,9 @@
 They are made of the records `*-rivals-*.json.xz` in scripts/peers/records. Measures nothing.
 """
 
-import argparse
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +74,12 @@ def _kinds(rows: Sequence[Mapping[str, Any]], libraries: Mapping[str, str]) -> l
     return markdown.table(("mean of", "card", "layers", *libraries.values()), lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true")
-    is_check, stale = parser.parse_args().check, 0
+def fresh_pages() -> Iterator[tuple[Path, str]]:
+    """Each page, and what it should be."""
     for name, libraries in PAGES.items():
         page = ROOT / "docs" / f"{name}.md"
-        record = read_record(newest(name))
-        text = page.read_text(encoding="utf-8")
-        fresh = markdown.between(text, "<!-- rivals -->", _END, content(record, libraries))
-        stale += markdown.keep(page, fresh, made_by="scripts.pages.rivals", is_check=is_check)
-    return int(stale > 0)
+        fresh = content(read_record(newest(name)), libraries)
+        yield page, markdown.between(page.read_text(encoding="utf-8"), "<!-- rivals -->", _END, fresh)
 
 
 def newest(name: str) -> Path:
@@ -96,4 +88,4 @@ def newest(name: str) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(markdown.run(__doc__, "scripts.pages.rivals", fresh_pages))

@@ -5,9 +5,9 @@
 What stands above the marker is written by hand and stays.
 """
 
-import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from evoflash.trust.selftest import staged_frauds
 from evoflash.trust.selftest.corpus import ExpectedRejection, Fraud, Honest, corpus, kernels
@@ -64,14 +64,10 @@ def _table(title: str, about: str, rows: Iterable[tuple[str, ...]]) -> str:
     return f"## {title}\n\n{about}\n\n" + "\n".join(markdown.table(_HEADS, rows)) + "\n"
 
 
-def main() -> int:
-    """1 when the page is stale and only to be checked."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only say whether the page is stale")
-    args = parser.parse_args()
-    fresh = PAGE.read_text(encoding="utf-8").partition(MARK)[0] + MARK + "\n" + tables()
-    return markdown.keep(PAGE, fresh, made_by="scripts.pages.self_test", is_check=args.check)
+def fresh_pages() -> Iterator[tuple[Path, str]]:
+    """The page, and what it should be."""
+    yield PAGE, PAGE.read_text(encoding="utf-8").partition(MARK)[0] + MARK + "\n" + tables()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(markdown.run(__doc__, "scripts.pages.self_test", fresh_pages))

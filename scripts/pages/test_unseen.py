@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scripts.pages import unseen
-from scripts.pages.parts import unseen_digest, without_archive
+from scripts.pages.parts import without_archive
 from scripts.peers.ratios import merged
 
 ROW = "b=6,h=20,s=700,d=64"
@@ -107,7 +107,7 @@ def test_searches_without_the_archive_have_a_section_of_their_own():
 def test_the_readme_says_the_newest_of_several_problems():
     rows = [row_of(f"b=1,h=1,s={64 * at},d=64", fa3=1.1, fa4=1.21) for at in range(1, 6)]
     few, old = record_of(row_of(ROW, fa4=9.0), date="2026-12-01"), record_of(*rows, date="2026-11-01")
-    said = unseen_digest.digest([few, old], [alone_of(1.5, date="2026-01-01"), alone_of(1.0, 1.1)])
+    said = unseen.digest([few, old], [alone_of(1.5, date="2026-01-01"), alone_of(1.0, 1.1)])
     assert "Searches of 5 problems that nobody tuned, 3 minutes each on an H100, ended 1.10 times" in said
     assert "FlashAttention-3 and -4 among them" in said
     assert "1 of 2 searches came within 3%" in said

@@ -9,7 +9,6 @@ from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 from scripts.pages import h200, unseen
-from scripts.pages.parts import h200_digest
 from scripts.peers import ratios as peers_ratios
 from scripts.peers import read_only
 from scripts.peers import rows as peers_rows
@@ -228,7 +227,7 @@ def test_the_readme_gets_a_line_for_each_kind_of_row():
         record_of("s2k_d128", ours_us=5, sdpa_cudnn=5),
         {"row": "decode8k", "failure": "timeout"},
     ]
-    text = h200_digest.digest(whole(*rows), {})
+    text = h200.digest(whole(*rows), {})
     assert "| up to 512 queries (2) | 1.414 | 1.000 (`short128`, cuDNN) | 1.25 each | 1 of 2 |" in text
     assert "| head dimension 128 (1) | 1.000 |" in text
     assert "| all (3) | 1.260 |" in text

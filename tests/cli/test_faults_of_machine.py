@@ -227,15 +227,21 @@ def wait_for_the_lock(search: "subprocess.Popen[str]", path: Path) -> None:
     until(waits, what="a search that waits for the database")
 
 
-@pytest.mark.slow
-@pytest.mark.full
-def test_a_search_that_meets_a_lock_waits_and_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
+def search_and_who_holds_its_lock(path: Path) -> "tuple[subprocess.Popen[str], sqlite3.Connection]":
+    """A search that waits, and the connection that it waits for."""
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin immediate")
     waiting = started(*REPLAY, "--budget", "20", "--db", path)
     wait_for_the_lock(waiting, path)
+    return waiting, other
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_search_that_meets_a_lock_waits_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    waiting, other = search_and_who_holds_its_lock(path)
     other.execute("rollback")
     other.close()
     assert ended(waiting)[0] == 0
@@ -245,11 +251,7 @@ def test_a_search_that_meets_a_lock_waits_and_goes_on(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_ctrl_c_is_heard_while_a_lock_on_the_database_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("begin immediate")
-    waiting = started(*REPLAY, "--budget", "20", "--db", path)
-    wait_for_the_lock(waiting, path)
+    waiting, other = search_and_who_holds_its_lock(path)
     waiting.send_signal(signal.SIGINT)
     code, line = ended(waiting)
     other.close()

@@ -15,7 +15,7 @@ from evoflash.operation import Schedule
 from evoflash.operations.attention.forms.dense import arguments
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.workload import HEAD_DIMS, AttentionKey, AttentionWorkload
-from evoflash.problem import parse_problem
+from evoflash.problem import Problem
 from evoflash.specs import load_gpu
 
 FAMILY, GPU = load_family("flash_simt"), load_gpu("l4")
@@ -129,10 +129,7 @@ def test_the_bits_do_not_depend_on_the_schedule(values):
 @pytest.mark.sample(1)
 def test_the_exported_file_compiles_with_no_include_path(name):
     key, values = GOLDEN[name]
-    mask = ",causal" if key.causal else ""
-    problem = parse_problem(
-        f"b=1,h=4,hkv={4 // key.gqa_ratio},s=200,d={key.head_dim},dtype={key.dtype}{mask}"
-    )
+    problem = Problem((key.workload(1, 4 // key.gqa_ratio, 200, 200),))
     genome = FAMILY.space(problem.compile_keys(GPU.arch), GPU).genome(values)
 
     text = export_kernel(genome, problem, GPU)

@@ -14,7 +14,7 @@ from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import lint, render
 from evoflash.kernels.standalone import export_kernel
 from evoflash.operations.attention.workload import AttentionKey
-from evoflash.problem import parse_problem
+from evoflash.problem import Problem
 from evoflash.specs import load_gpu
 
 KERNELS = cases_of("flash_wmma").said["kernel"]
@@ -114,10 +114,7 @@ def test_a_fragment_loaded_by_columns_and_declared_by_rows_does_not_compile():
 @pytest.mark.sample(1)
 def test_the_exported_file_compiles_without_an_include_path(name):
     key, gpu, values = GOLDEN[name]
-    problem = parse_problem(
-        f"b=1,h=8,hkv={8 // key.gqa_ratio},s=512,d={key.head_dim},dtype={key.dtype}"
-        + (",causal" if key.causal else "")
-    )
+    problem = Problem((key.workload(1, 8 // key.gqa_ratio, 512, 512),))
     text = export_kernel(FAMILY.space((key,), gpu).genome(values), problem, gpu)
 
     compiled(text, gpu.arch)

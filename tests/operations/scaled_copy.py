@@ -1,6 +1,5 @@
 """A second operation, Y = factor * X, as small as one can be: it shows what an operation has to give."""
 
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evoflash.errors import UsageError
-from evoflash.numerics import Bits, decode, encode, round_to
+from evoflash.numerics import Bits, decode, encode, round_to, stream_of
 from evoflash.operation import (
     EmulatedRun,
     ExpectedOutputs,
@@ -127,7 +126,7 @@ def arguments(
 def draw(name: str, workload: Workload, *, seed: int) -> Inputs:
     if name not in INPUTS.ordinary | {"ones"}:
         raise UsageError(f"no input is called '{name}'.")
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode()), zlib.crc32(str(workload).encode())])
+    rng = stream_of(seed, name, workload)
     values = rng.standard_normal((workload.rows, workload.columns), dtype=np.float32)
     return Inputs(name, encode(np.ones_like(values) if name == "ones" else values, workload.dtype))
 

@@ -4,7 +4,6 @@ Each named input aims at a mistake: see the docstrings. `normal` data is what th
 """
 
 import math
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.errors import UsageError
-from evoflash.numerics import Bits, decode, encode, standard_normal
+from evoflash.numerics import Bits, decode, encode, standard_normal, stream_of
 from evoflash.operation import InputNames
 from evoflash.operations.attention.workload import AttentionWorkload
 
@@ -77,7 +76,7 @@ def draw(name: str, workload: AttentionWorkload, *, seed: int) -> AttentionInput
     """
     if name not in _RECIPES:
         raise UsageError(f"no trial is called '{name}': use {', '.join(_RECIPES)}.")
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode()), zlib.crc32(str(workload).encode())])
+    rng = stream_of(seed, name, workload)
     q, k, v = _RECIPES[name](workload, rng)
     return AttentionInputs(name, *(encode(x, workload.dtype) for x in (q, k, v)))
 

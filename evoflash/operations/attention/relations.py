@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.numerics import decode, encode
+from evoflash.numerics import decode, encode, other_order
 from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.reference import visible
 from evoflash.operations.attention.workload import AttentionWorkload
@@ -83,7 +83,7 @@ def keeps_heads_apart(
 ) -> Relation:
     """Batches and key/value heads, with their queries, may change places: outputs go along, in every bit."""
     w = workload
-    batches, groups = _permutation(w.batch, rng), _permutation(w.kv_heads, rng)
+    batches, groups = other_order(w.batch, rng), other_order(w.kv_heads, rng)
     heads = (groups[:, None] * w.gqa_ratio + np.arange(w.gqa_ratio)).reshape(-1)
     places = np.ix_(batches, heads), np.ix_(batches, groups)
     q, k, v = inputs.q[places[0]], inputs.k[places[1]], inputs.v[places[1]]
@@ -91,12 +91,6 @@ def keeps_heads_apart(
     moved = _row_numbers(w)[places[0]].reshape(-1)
     change = "exchanged batches and heads"
     return Relation(change, Rows((inputs,), moved), Rows((exchanged,)))
-
-
-def _permutation(count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """An order of so many things in which, if they are several, they do not all stay where they are."""
-    order = rng.permutation(count)
-    return np.roll(order, 1) if (order == np.arange(count)).all() else order
 
 
 def _row_numbers(workload: AttentionWorkload) -> NDArray[np.intp]:

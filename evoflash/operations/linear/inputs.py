@@ -3,7 +3,6 @@
 Each named input aims at a mistake: see the docstrings. `normal` data is what the pooled error is measured on.
 """
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.errors import UsageError
-from evoflash.numerics import Bits, encode, standard_normal
+from evoflash.numerics import Bits, encode, standard_normal, stream_of
 from evoflash.operation import InputNames
 from evoflash.operations.linear import e4m3
 from evoflash.operations.linear.workload import BLOCK, LinearKey, LinearWorkload
@@ -84,7 +83,7 @@ def draw(name: str, workload: LinearWorkload, *, seed: int) -> LinearInputs:
     """
     if name not in _RECIPES:
         raise UsageError(f"no trial is called '{name}': use {', '.join(_RECIPES)}.")
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode()), zlib.crc32(str(workload).encode())])
+    rng = stream_of(seed, name, workload)
     return _encode(name, workload, _RECIPES[name](workload, rng), rng)
 
 

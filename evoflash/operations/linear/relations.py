@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.numerics import Bits, decode, encode
+from evoflash.numerics import Bits, decode, encode, other_order
 from evoflash.operations.expectations import Relation, Rows
 from evoflash.operations.linear.inputs import LinearInputs
 from evoflash.operations.linear.workload import BLOCK, LinearWorkload
@@ -31,7 +31,7 @@ def relations(inputs: LinearInputs, workload: LinearWorkload, *, seed: int) -> I
 
 def keeps_rows_apart(inputs: LinearInputs, *, workload: LinearWorkload, rng: np.random.Generator) -> Relation:
     """Rows of x may change places: those of y go along, in every bit, wherever in a batch a row stands."""
-    order = _permutation(workload.m, rng)
+    order = other_order(workload.m, rng)
     moved = _with_rows(inputs, order, "rows exchanged")
     return Relation("exchanged rows", Rows((inputs,), order), Rows((moved,)))
 
@@ -76,9 +76,3 @@ def _with_rows(inputs: LinearInputs, rows: NDArray[np.intp], words: str) -> Line
         x_scale[:, : len(rows)] = x_scale[:, rows]
     moved = replace(inputs, name=f"{inputs.name}, {words}", x=inputs.x[rows], residual=residual)
     return replace(moved, x_scale=x_scale)
-
-
-def _permutation(count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """An order of so many things in which, if they are several, they do not all stay where they are."""
-    order = rng.permutation(count)
-    return np.roll(order, 1) if (order == np.arange(count)).all() else order

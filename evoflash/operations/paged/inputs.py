@@ -7,7 +7,6 @@ data is what the pooled error is measured on.
 """
 
 import math
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.errors import UsageError
-from evoflash.numerics import Bits, decode, encode, standard_normal
+from evoflash.numerics import Bits, decode, encode, standard_normal, stream_of
 from evoflash.operation import InputNames
 from evoflash.operations.paged.form import first_page, first_pages, own_pages, pool_pages, scale
 from evoflash.operations.paged.workload import PagedWorkload
@@ -410,10 +409,7 @@ def draw(name: str, workload: PagedWorkload, *, seed: int) -> PagedInputs:
     """
     if name not in _RECIPES:
         raise UsageError(f"no trial is called '{name}': use {', '.join(_RECIPES)}.")
-    w, rng = (
-        workload,
-        np.random.default_rng([seed, zlib.crc32(name.encode()), zlib.crc32(str(workload).encode())]),
-    )
+    w, rng = workload, stream_of(seed, name, workload)
     lengths, recipe = _RECIPES[name]
     rows, keys = _query_rows(w, rng), lengths(w, rng)
     pool = (pool_pages(w), w.kv_heads, w.page, w.head_dim)
