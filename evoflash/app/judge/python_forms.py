@@ -41,7 +41,7 @@ _MOST_FLOPS, _MOST_OWN_FLOPS = 1 << 27, 1 << 30
 _OF_HOST = (Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu"))  # which PyTorch reads for its threads
 _CALLS = ((0, 0), (1, 0), (2, 1))  # of each shape: which contents, and in which memory
 _STATUS: Mapping[str, AnswerStatus] = {"raised": "runtime_error", "wrong": "incorrect", "lazy": "hack"}
-_KINDS = {"hack": "tampering", "incorrect": "wrong-result", "timeout": "hang", "runtime_error": "crash"}
+_KINDS = {"hack": "tampering", "incorrect": "wrong-result", "timeout": "hang", "runtime_error": "exception"}
 _HELP = "Call the file by itself with inputs of the problem's shapes, and with small and uneven ones."
 _NEEDS_GPU = ("CUDA", "NVIDIA", "triton", "cuda")  # words of what PyTorch says where there is none
 
