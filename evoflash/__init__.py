@@ -44,36 +44,37 @@ knowledge:
 
 ground:
 
-    gene_edits      What mutation operators are made of
-    mutations       The package of mutation operators, whose files are in the folder mutations/ of the
-                    checkout
-    evaluation      The records of what became of a genome
-    exchange        An exchange with a language model as records
-    problem         A problem, one workload of an operation or several, and how it is written
-    launch          One kernel launch as records, and whether a GPU has room for it
-    operation       The record of what an operation gives to the rest of evoflash, and finding one by name
-    space           Genomes, params and search spaces
-    specs/          What each GPU allows and how fast it is, read from specs/<name>.toml
-    numerics        16-bit floats as bit patterns, to and from float32, and which are not finite
-    notices         Notes for the person while something works
-    written_files   Writes files whole or not at all, and never over one that evoflash did not write or that
-                    was edited since
-    counters        A kernel's hardware counters as records, which limit binds it by them, and how far it is
-                    from it
-    estimate_error  How far each family's estimates are from measured times, and which estimates are a tie
-    extensions      Finds and loads families, operators, GPUs and strategies of one's own in extension folders
-    paths           Where the shipped folders (templates/, mutations/, db/) and the user's are, and why the
-                    cache fails
-    settings        What a person has set, by environment variables and config files
-    home            A person's own folders on this system, or one line where the system knows of no home
-    sandbox/        The sandbox in which text from somebody else is compiled and run
-    blame           Notes what of a candidate has begun in a process, for whoever asks what it died of
-    errors          The errors that evoflash raises at people
-    extras          What pip is asked for to install one of evoflash's extras
-    runtime/        What exported kernels need on the machine of their user
-    spawning        Starts Python processes that need neither the caller's script nor /dev/shm
-    version         The version of evoflash, which files, databases and records name
-    fork_server     Forks Python processes from one that has loaded their modules already
+    gene_edits         What mutation operators are made of
+    mutations          The package of mutation operators, whose files are in the folder mutations/ of the
+                       checkout
+    evaluation         The records of what became of a genome
+    model_exchange     An exchange with a language model as records
+    problem            A problem, one workload of an operation or several, and how it is written
+    launch             One kernel launch as records, and whether a GPU has room for it
+    operation          The record of what an operation gives to the rest of evoflash, and finding one by name
+    space              Genomes, params and search spaces
+    specs/             What each GPU allows and how fast it is, read from specs/<name>.toml
+    numerics           16-bit floats as bit patterns, to and from float32, and which are not finite
+    notices            Notes for the person while something works
+    written_files      Writes files whole or not at all, and never over one that evoflash did not write or
+                       that was edited since
+    hardware_counters  A kernel's hardware counters as records, which limit binds it by them, and how far it
+                       is from it
+    estimate_error     How far each family's estimates are from measured times, and which estimates are a tie
+    extensions         Finds and loads families, operators, GPUs and strategies of one's own in extension
+                       folders
+    paths              Where the shipped folders (templates/, mutations/, db/) and the user's are, and why the
+                       cache fails
+    settings           What a person has set, by environment variables and config files
+    home               A person's own folders on this system, or one line where the system knows of no home
+    sandbox/           The sandbox in which text from somebody else is compiled and run
+    blame              Notes what of a candidate has begun in a process, for whoever asks what it died of
+    errors             The errors that evoflash raises at people
+    extras             What pip is asked for to install one of evoflash's extras
+    runtime/           What exported kernels need on the machine of their user
+    spawning           Starts Python processes that need neither the caller's script nor /dev/shm
+    version            The version of evoflash, which files, databases and records name
+    fork_server        Forks Python processes from one that has loaded their modules already
 """
 
 import importlib
@@ -89,44 +90,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from evoflash.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from evoflash.api import DeviceError as DeviceError
-    from evoflash.api import EvoflashError as EvoflashError
-    from evoflash.api import Kernel as Kernel
-    from evoflash.api import KernelCheck as KernelCheck
-    from evoflash.api import KernelComparison as KernelComparison
-    from evoflash.api import KernelVerification as KernelVerification
-    from evoflash.api import Leaderboard as Leaderboard
-    from evoflash.api import NoKernelError as NoKernelError
-    from evoflash.api import Problem as Problem
-    from evoflash.api import ProblemSearch as ProblemSearch
-    from evoflash.api import RunInsights as RunInsights
-    from evoflash.api import RunReport as RunReport
-    from evoflash.api import SandboxError as SandboxError
-    from evoflash.api import SearchComparison as SearchComparison
-    from evoflash.api import SearchResult as SearchResult
-    from evoflash.api import Step as Step
-    from evoflash.api import StoreError as StoreError
-    from evoflash.api import Table as Table
-    from evoflash.api import TemplateError as TemplateError
-    from evoflash.api import UsageError as UsageError
-    from evoflash.api import best as best
-    from evoflash.api import check as check
-    from evoflash.api import compare as compare
-    from evoflash.api import compare_runs as compare_runs
-    from evoflash.api import evaluate as evaluate
-    from evoflash.api import evaluations as evaluations
-    from evoflash.api import export as export
-    from evoflash.api import insights as insights
-    from evoflash.api import leaderboard as leaderboard
-    from evoflash.api import load_family as load_family
-    from evoflash.api import parse_problem as parse_problem
-    from evoflash.api import record as record
-    from evoflash.api import replay as replay
-    from evoflash.api import report as report
-    from evoflash.api import runs as runs
-    from evoflash.api import search as search
-    from evoflash.api import search_each as search_each
-    from evoflash.api import verify as verify
+    from evoflash.api import *  # noqa: F403  (what its __all__ names, for type checkers)
 
 _ERRORS = (
     "DeviceError",
@@ -143,9 +107,10 @@ _RECORDS = (
 )
 _CALLS = (
     *("best", "check", "compare", "compare_runs", "evaluate", "evaluations", "export", "insights"),
-    *("leaderboard", "load_family", "parse_problem", "record", "report", "runs", "search_each", "verify"),
+    *("leaderboard", "load_family", "parse_problem", "record", "replay", "report", "runs", "search"),
+    *("search_each", "verify"),
 )
-__all__ = [*_ERRORS, *_RECORDS, *_CALLS, "replay", "search"]
+__all__ = [*_ERRORS, *_RECORDS, *_CALLS]
 # The functions `search` and `replay` have the names of the modules that do their work.
 
 

@@ -39,6 +39,11 @@ class Rung(StrEnum):
     TIMING = "timing"
     DONE = "done"
 
+    @property
+    def levels_missing(self) -> float:
+        """How far it is from beyond the last one."""
+        return float(len(Rung) - list(Rung).index(self))
+
 
 class Basis(StrEnum):
     """Where a time comes from; bases never share a ranking."""

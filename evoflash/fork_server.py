@@ -55,6 +55,12 @@ def fork(text: int, kept: Collection[int], modules: Collection[str]) -> tuple[in
     return pid, ended
 
 
+def load(modules: Collection[str]) -> None:
+    """Have the modules loaded, as far as they can be, before a process needs them. OSError as of fork()."""
+    with _asking:
+        _answer(json.dumps({"modules": [*modules]}).encode(), [])
+
+
 def exit_code(ended: int) -> int:
     """How the process of this file ended, for which it waits: as multiprocessing writes it. With a server
     that was killed its processes are, too.
@@ -138,6 +144,9 @@ def serve(asks: int) -> None:
             return
         asked = json.loads(text)
         _load(asked["modules"])
+        if "numbers" not in asked:
+            user.send(b"0")
+            continue
         try:
             pid = os.fork()
         except OSError as error:

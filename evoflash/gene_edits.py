@@ -6,7 +6,8 @@ when is the strategy's business.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -83,11 +84,17 @@ def attempt(
     slack: Slack = (),
 ) -> Genome | None:
     """The child of one of the options, tried in random order; None when none leads to a valid genome."""
+    return _first_child(rng, options, partial(apply_changes, genome, space, slack=slack))
+
+
+def _first_child(
+    rng: np.random.Generator,
+    options: Iterable[Changes | None],
+    child_with: Callable[[Changes], Genome | None],
+) -> Genome | None:
     possible = [changes for changes in options if changes]
-    for index in rng.permutation(len(possible)):
-        if (child := apply_changes(genome, space, possible[int(index)], slack=slack)) is not None:
-            return child
-    return None
+    children = (child_with(possible[int(index)]) for index in rng.permutation(len(possible)))
+    return next((child for child in children if child is not None), None)
 
 
 def apply_changes(
@@ -147,11 +154,7 @@ def refit(
     slack: Sequence[str] = (),
 ) -> Genome | None:
     """The nearest child of one of the options, tried in random order; None when none has a valid one."""
-    possible = [changes for changes in options if changes]
-    for index in rng.permutation(len(possible)):
-        if (child := nearest(genome, space, possible[int(index)], slack)) is not None:
-            return child
-    return None
+    return _first_child(rng, options, partial(nearest, genome, space, slack=slack))
 
 
 def nearest(genome: Genome, space: SearchSpace, changes: Changes, slack: Sequence[str]) -> Genome | None:

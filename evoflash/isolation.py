@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ import pebble
 from evoflash.blame import BlameNotes, CallStage, begin_call, note_in
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Status
-from evoflash.spawning import load_first, spawning
+from evoflash.spawning import load_first, load_now, spawning
 
 T = TypeVar("T")
 
@@ -95,8 +95,7 @@ class IsolatedPool:
         initargs: tuple[Any, ...] = (),
     ) -> None:
         pebble.CONSTS.term_timeout = _KILL_AFTER_S
-        for name in _ONE_THREAD:
-            os.environ.setdefault(name, "1")  # for new processes: this one has loaded its BLAS
+        _allow_one_thread()
         self._notes, self._numbers = BlameNotes(), itertools.count()
         begin = (self._notes, initializer, initargs)
         self._make: Callable[[], pebble.ProcessPool] = lambda: pebble.ProcessPool(
@@ -247,6 +246,17 @@ class IsolatedPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def begin_processes(modules: Collection[str]) -> None:
+    """Load what the processes of pools to come will need, beside what this process does meanwhile."""
+    _allow_one_thread()
+    threading.Thread(target=load_now, args=(modules,), name="evoflash-loading", daemon=True).start()
+
+
+def _allow_one_thread() -> None:
+    for name in _ONE_THREAD:
+        os.environ.setdefault(name, "1")  # for new processes: this one has loaded its BLAS
 
 
 def _begin(notes: BlameNotes, initializer: Callable[..., None] | None, initargs: tuple[Any, ...]) -> None:

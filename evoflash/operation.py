@@ -387,6 +387,11 @@ class Operation:
     # (test input, workload) -> inputs with the same right outputs at other values of further arguments, and
     # these as keywords of `arguments`; None: it takes none
     rescale: Callable[..., tuple[Any, Mapping[str, float]]] | None = field(default=None, kw_only=True)
+    # (workload, test input) -> what a function in Python is given, by the names that engines have for it:
+    # an array, its type and the tensor of the input whose columns it has; or a number. None: the inputs.
+    python_inputs: Callable[[Any, Any], Mapping[str, tuple[Any, ...]]] | None = field(
+        default=None, kw_only=True
+    )
     device_reference: DeviceReference | None = field(default=None, kw_only=True)
     # (workload) -> bytes that a workspace may have beside parts of every result (most_workspace_bytes)
     further_scratch: Callable[[Any], int] | None = field(default=None, kw_only=True)

@@ -19,6 +19,11 @@ _EXACT, _SOUGHT, _POOL = 20_000, 100_000, 32  # draws of each kind for a sample;
 _Domain = tuple[str, tuple[Value, ...], Callable[[Values], bool] | None]  # name, values, when it is active
 
 
+def word_of(value: object) -> str:
+    """A gene's value as it is written behind `--set NAME=`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def is_among(value: Value | None, values: Iterable[Value]) -> bool:
     """Whether the value is one of them: True equals 1 in Python, but a switch is no number."""
     return any(value is v or (value == v and type(value) is type(v)) for v in values)

@@ -7,6 +7,7 @@ one of a file without a name, which the system frees when the process that holds
 is forked from one that has loaded its modules (fork_server.py), elsewhere Python starts anew.
 """
 
+import contextlib
 import fcntl
 import io
 import os
@@ -120,6 +121,14 @@ def load_first(module: str) -> None:
     """Processes that are started from now on may have loaded this module of evoflash before they begin."""
     if module.startswith("evoflash."):
         _loaded_first.add(module)
+
+
+def load_now(modules: Collection[str]) -> None:
+    """As load_first(), of any modules; on Linux they are loaded when this returns, whatever it took."""
+    _loaded_first.update(modules)
+    if _HAS_FORK_SERVER:
+        with contextlib.suppress(OSError):  # who starts a process hears it
+            fork_server.load(_loaded_first)
 
 
 def _close(*files: int) -> None:

@@ -5,20 +5,15 @@ lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_
 compressed with xz where it is long (`xzcat FILE`). A script whose measurement is done is deleted, its record
 stays: a topic without scripts has such records.
 
-    acceptance         The acceptance checks, one JSON line a letter
-    cluster/           Whether times of several GPUs are comparable
-    exports/           Whether exported kernels are right, in programs that know nothing of evoflash
-    families/          Scripts that look at whole kernel families
-    model/             What the performance model is worth beside measured times
-    mutation_testing/  Mutation testing
-    noise/             Whether the benchmark can be trusted, and how much its figures differ from run to run
-    pages/             All scripts that write committed text
-    peers/             Our kernels against the libraries, cuDNN, FlashAttention and Triton
-    proposal_path      Traces which modules a proposal crosses, from the command to its stored row
-    records            Records of measurements, JSON that xz may have compressed, and the command that made
-                       one
-    searches/          Searches beside their control arms
-    validation/        What the validator's thresholds accept and reject, shown on real kernels
+    exports/       Whether exported kernels are right, in programs that know nothing of evoflash
+    families/      Scripts that look at whole kernel families
+    model/         What the performance model is worth beside measured times
+    pages/         All scripts that write committed text
+    peers/         Our kernels against the libraries, cuDNN, FlashAttention and Triton
+    proposal_path  Traces which modules a proposal crosses, from the command to its stored row
+    records        Records of measurements, JSON that xz may have compressed, and the command that made one
+    searches/      The past searches that ship with evoflash
+    validation/    What the validator's thresholds accept and reject, shown on real kernels
 """
 
 from pathlib import Path

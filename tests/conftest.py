@@ -1,6 +1,6 @@
-"""A driver that records launches, for tests of several folders: built once."""
+"""For tests of several folders: a driver that records launches, built once, and families of a test's own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,3 +17,16 @@ def recorder(recording_driver: Path) -> Iterator[Recorder]:
     made = Recorder(recording_driver)
     yield made
     made.reset()
+
+
+@pytest.fixture
+def use_templates(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """`use_templates(folder)`: its families are a user's own, until the test's end."""
+    from evoflash.kernels.family import load_family  # here: not every run of tests needs it
+
+    def use(folder: Path) -> None:
+        monkeypatch.setenv("EVOFLASH_TEMPLATES", str(folder))
+        load_family.cache_clear()
+
+    yield use
+    load_family.cache_clear()

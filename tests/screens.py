@@ -1,6 +1,6 @@
 """Screens as a person sees them: commands run on a pseudo-terminal, and what a terminal emulator makes of it.
 
-One process loads evoflash once and forks for each screen. Compares nothing.
+One process loads evoflash once and forks for each screen that is asked for. Compares nothing.
 """
 
 import fcntl
@@ -11,7 +11,8 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyte
 from loaded import load_commands
@@ -20,25 +21,31 @@ from places import ROOT, environment
 _ROWS = 200
 
 
-def screens(shots: Sequence[tuple[int, Sequence[str]]], **variables: str) -> list[str]:
-    """What stands on a terminal of each width after its command has ended, without blanks at line ends.
-
-    A command's first word is one of evoflash, or the name of a function of this module.
+@contextmanager
+def screens(**variables: str) -> Iterator[Callable[[int, Sequence[str]], str]]:
+    """A function that says what stands on a terminal of a width after a command has ended, without blanks at
+    line ends. A command's first word is one of evoflash, or the name of a function of this module.
     """
     outside = {
         k: v for k, v in environment().items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
     }
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-m", "tests.screens"],
-        input=json.dumps(shots),
         env=outside | {"TERM": "xterm-256color"} | variables,
         cwd=ROOT,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [_shown(text, width) for text, (width, _) in zip(json.loads(done.stdout), shots, strict=True)]
+    ) as server:  # at whose end its input is closed, at which it ends
+        asks, answers = server.stdin, server.stdout
+        assert asks is not None
+        assert answers is not None
+
+        def take(width: int, words: Sequence[str]) -> str:
+            print(json.dumps((width, words)), file=asks, flush=True)
+            return _shown(json.loads(answers.readline()), width)
+
+        yield take
 
 
 def _shown(text: str, width: int) -> str:
@@ -116,4 +123,5 @@ def _read(terminal: int) -> bytes:
 
 if __name__ == "__main__":
     load_commands()  # here once, instead of in each of the processes that are forked
-    print(json.dumps([_on_terminal(*shot) for shot in json.load(sys.stdin)]))
+    for shot in sys.stdin:
+        print(json.dumps(_on_terminal(*json.loads(shot))), flush=True)

@@ -3,7 +3,9 @@
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 
+import numpy as np
 import pytest
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status
@@ -59,6 +61,17 @@ TINY = SearchSpace(
     checks=(Check("small", lambda v: v["a"] * v.get("depth", 1) <= 8),),
     when={"depth": lambda v: v["deep"]},
 )
+
+
+def sampled(count: int, seed: int = 0) -> list[Genome]:
+    """Genomes of SPACE; one may come twice."""
+    rng = np.random.default_rng(seed)
+    return [SPACE.sample(rng) for _ in range(count)]
+
+
+def distinct(count: int, seed: int = 0) -> list[Genome]:
+    """Those of sampled(), each once."""
+    return list(dict.fromkeys(sampled(count, seed)))
 
 
 def score_us(genome: Genome) -> float | None:
@@ -174,6 +187,11 @@ def fails(genome: Genome) -> None:
     """The score of a machine on which nothing works."""
 
 
+@cache
+def _searched(cases: "type[StrategyCases]", budget: int, ahead: int) -> Notebook:
+    return spend(cases().make(), budget, ahead=ahead)
+
+
 class StrategyCases:
     """Inherit and set `name`: every strategy keeps these promises."""
 
@@ -186,15 +204,19 @@ class StrategyCases:
         """What the strategy that make(space) returns searches: one space, unless it is a bandit's."""
         return (space,)
 
+    def searched(self, budget: int, *, ahead: int = 1) -> Notebook:
+        """What a search noted that nothing stopped: made once for several tests, which only read it."""
+        return _searched(type(self), budget, ahead)
+
     @pytest.mark.parametrize("ahead", [1, 4])
     def test_only_valid_genomes_are_proposed(self, ahead: int) -> None:
-        notebook = spend(self.make(), 80, ahead=ahead)
+        notebook = self.searched(80, ahead=ahead)
         spaces = {space.family: space for space in self.spaces()}
         assert all(spaces[p.genome.family].is_valid(p.genome) for p in notebook.proposals)
 
     @pytest.mark.parametrize("ahead", [1, 4])
     def test_no_genome_is_proposed_twice(self, ahead: int) -> None:
-        proposals = spend(self.make(), 80, ahead=ahead).proposals
+        proposals = self.searched(80, ahead=ahead).proposals
         assert len({proposal.genome for proposal in proposals}) == len(proposals) == 80
 
     def test_the_same_seed_repeats_the_search(self) -> None:
@@ -206,12 +228,12 @@ class StrategyCases:
 
     @pytest.mark.parametrize("stop", [1, 15, 37])
     def test_a_resumed_search_proposes_what_an_unbroken_one_does(self, stop: int) -> None:
-        unbroken = spend(self.make(), 60)
+        unbroken = self.searched(60)
         broken = spend(self.make(), stop)
         assert spend(self.make(), 60, notebook=broken).proposals == unbroken.proposals
 
     def test_a_search_cut_with_work_in_flight_goes_on_as_an_unbroken_one_does(self) -> None:
-        unbroken = spend(self.make(), 60, ahead=4)
+        unbroken = self.searched(60, ahead=4)
         broken = cut(self.make(), 60, at=33, ahead=4)
         assert spend(self.make(), 60, ahead=4, notebook=broken).proposals == unbroken.proposals
 

@@ -7,7 +7,6 @@ from tables import table_of_cases
 from evoflash.evaluation import Proposal, Rung, Status
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.pipeline import ThisMachine
-from evoflash.kernels import family as families
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
@@ -16,13 +15,11 @@ PROBLEM = parse_problem("b=1,h=2,s=64,d=64")
 
 
 @pytest.fixture
-def planted(monkeypatch):
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(TEMPLATES))
-    load_family.cache_clear()
+def planted(use_templates):
+    use_templates(TEMPLATES)
     gpu = load_gpu("l4")
     space = load_family("planted").space(PROBLEM.compile_keys(gpu.arch), gpu)
-    yield lambda fault, rows=32: Proposal(space.genome({"fault": fault, "block_m": rows}))
-    families.load_family.cache_clear()
+    return lambda fault, rows=32: Proposal(space.genome({"fault": fault, "block_m": rows}))
 
 
 @pytest.mark.slow

@@ -4,11 +4,9 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from in_process import invoke
 
 from evoflash import written_files
-from evoflash.cli.options import program
-from evoflash.cli.program import commands
 from evoflash.errors import StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.kernels.family import load_family
@@ -122,7 +120,7 @@ def test_each_command_keeps_an_edited_file_and_replaces_it_where_asked(db, tmp_p
     arguments = [*words.format(tmp_path / "file").split(), "--db", db]
 
     def run(*more: str) -> int:
-        done = CliRunner().invoke(program(commands()), [*arguments, *more])
+        done = invoke(*arguments, *more)
         return 2 if isinstance(done.exception, UsageError) else done.exit_code
 
     assert (run(), run()) == (0, 0)
@@ -148,7 +146,7 @@ def test_commands_that_work_for_minutes_refuse_other_peoples_files_before_they_b
     theirs.write_text("a day's work")
     given = theirs.parent if theirs.parent != tmp_path else theirs
 
-    done = CliRunner().invoke(program(commands()), words.format(given).split())
+    done = invoke(*words.format(given).split())
 
     assert isinstance(done.exception, UsageError)
     assert f"{theirs} was not written by evoflash here" in str(done.exception)

@@ -248,6 +248,7 @@ def evaluate(
     seed: int | None = None,
     timeout: float = 120.0,
     unsafe: bool = False,
+    header: str | Path | None = None,
     db: str | None = None,
 ) -> Kernel | KernelAnswer:
     """Check and time one given genome, and store the outcome; one that fails is a Kernel with its reason.
@@ -257,10 +258,11 @@ def evaluate(
     it was made for. Measured where the GPU is present, else checked by the emulator and estimated.
     UsageError for values that are not valid together.
 
-    A path of somebody's .cu, of an edited export or of a solution's JSON is judged in a sandbox instead, and
-    is a KernelAnswer, whose `as_dict()` is what `evoflash evaluate --json` prints: `status`, `score`,
-    `findings`, `text_feedback`. `stage`, `seed` (its hidden shapes; drawn anew where there is none),
-    `timeout` in seconds and `unsafe` are for these. SandboxError where there is no sandbox.
+    A path of somebody's .cu, of an edited export, of a solution's JSON or of Python that launches kernels is
+    judged in a sandbox instead, and is a KernelAnswer, whose `as_dict()` is what `evoflash evaluate --json`
+    prints: `status`, `score`, `findings`, `text_feedback`. `stage`, `seed` (its hidden shapes; drawn anew
+    where there is none), `timeout` in seconds and `unsafe` are for these, and `header`, a TOML file with what
+    the comment of a .cu without one would say. SandboxError where there is no sandbox.
 
     >>> import evoflash
     >>> kernel = evoflash.evaluate("flash_wmma", {}, gpu="l4")
@@ -269,9 +271,11 @@ def evaluate(
     """
     where = db or default_database()
     text = text_of_problem(problem)
-    if values is None and not isinstance(what, Kernel) and is_foreign(Path(what)):
-        options = JudgeOptions(text, gpu, stage, seed, timeout, unsafe)
-        return judge_file(Path(what), options, db=where)
+    launch = None if header is None else Path(header)
+    is_genome = values is not None or isinstance(what, Kernel) or not is_foreign(Path(what))
+    if launch is not None or not is_genome:
+        options = JudgeOptions(text, gpu, stage, seed, timeout, unsafe, launch)
+        return judge_file(Path(str(what)), options, db=where)
     if isinstance(what, Kernel):
         known = what
         subject = GenomeRequest(known.family, known.values, text or known.problem, gpu or known.gpu)

@@ -13,7 +13,7 @@ from evoflash.app.verify import verdict
 from evoflash.app.verify.claim_sources import ClaimSelector
 from evoflash.paths import default_database
 from evoflash.problem import Problem, parse_problem
-from evoflash.space import Value
+from evoflash.space import Value, word_of
 from evoflash.specs import load_gpu
 
 _ARGV = ("python",)  # what a run that was begun from Python has in place of a command line
@@ -51,13 +51,15 @@ def check(
     gpu: str | None = None,
     runs: int = 4,
     seed: int = 1,
+    header: str | Path | None = None,
     db: str | None = None,
 ) -> KernelCheck:
     """Races, deadlocks, wrong results and slow accesses of a kernel, found by the CPU emulator.
 
     `what` is a Kernel, an id or its first digits, a .cu file (an exported one, or one of your own as
-    docs/check.md describes it), or a family's name together with `values`. Each shape runs `runs` times,
-    under other schedules. Nothing is stored. UsageError for a file that cannot be checked.
+    docs/check.md describes it, with `header` as a TOML file in place of its comment), or a family's name
+    together with `values`. Each shape runs `runs` times, under other schedules. Nothing is stored.
+    UsageError for a file that cannot be checked.
 
     >>> import evoflash
     >>> found = evoflash.check(evoflash.best("mission", gpu="l4"), runs=1)
@@ -69,10 +71,11 @@ def check(
         genome = what.evaluation.genome
         subjects = of_genome(genome, parse_problem(text or what.problem), load_gpu(gpu or what.gpu))
     elif values is not None:
-        words = [f"{name}={_word(value)}" for name, value in values.items()]
+        words = [f"{name}={word_of(value)}" for name, value in values.items()]
         subjects = named_kernels(None, str(what), words, problem=text, gpu=gpu, db=where)
     else:
-        subjects = named_kernels(str(what), None, [], problem=text, gpu=gpu, db=where)
+        launch = None if header is None else Path(header)
+        subjects = named_kernels(str(what), None, [], problem=text, gpu=gpu, db=where, header=launch)
     return KernelCheck(
         tuple(
             check_kernel(each, runs=runs, seed=seed, confinement=confinement_for(is_foreign=each.is_foreign))
@@ -108,7 +111,3 @@ def verify(
     return KernelVerification(
         verdict.verify(name, selector, db or default_database(), within=within, argv=_ARGV)
     )
-
-
-def _word(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from evoflash.app.report.collect import times_of
 from evoflash.app.runs import closing_database, find_run
 from evoflash.errors import UsageError
-from evoflash.evaluation import Evaluation, Proposal, Run, Rung
+from evoflash.evaluation import Evaluation, Proposal, Run
 from evoflash.extras import install
 from evoflash.notices import say, working
 from evoflash.space import Value
@@ -218,13 +218,8 @@ def _trial(
         params=mine,
         distributions={name: distributions[name] for name in mine},
         user_attrs=_attributes(number, proposal, evaluation),
-        constraints={MISSING: 0.0 if evaluation.is_correct else _rungs_missing(evaluation.rung)},
+        constraints={MISSING: 0.0 if evaluation.is_correct else evaluation.rung.levels_missing},
     )
-
-
-def _rungs_missing(rung: Rung) -> float:
-    ladder = list(Rung)
-    return float(len(ladder) - ladder.index(rung))
 
 
 def _attributes(number: int, proposal: Proposal, evaluation: Evaluation) -> dict[str, Any]:

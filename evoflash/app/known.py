@@ -14,12 +14,12 @@ from evoflash.app.model_credit import ModelCredit, credit
 from evoflash.app.runs import find_run
 from evoflash.champions import Champion, champions, of_today
 from evoflash.champions.evidence import archived_kernel
-from evoflash.counters import KernelProfile
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run
-from evoflash.exchange import KernelOrigin
+from evoflash.hardware_counters import KernelProfile
 from evoflash.kernels.edited_text import render_edited
 from evoflash.kernels.family import load_family
+from evoflash.model_exchange import KernelOrigin
 from evoflash.notices import count_of, say
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
@@ -225,13 +225,18 @@ def known_kernel(
 
     With `run` by the run of this number or name alone. UsageError where none or several fit.
     """
+    if not (run or is_there(db)):
+        return _known_kernel(None, prefix, problem=problem, gpu=gpu, run=None)
+    with open_store(db, read_only=True) as store:
+        return _known_kernel(store, prefix, problem=problem, gpu=gpu, run=run)
+
+
+def _known_kernel(
+    store: Store | None, prefix: str, *, problem: str | None, gpu: str | None, run: str | None
+) -> KnownKernel:
     found: list[Evaluation] = []
-    origins: tuple[KernelOrigin, ...] = ()
-    if run or is_there(db):
-        with open_store(db, read_only=True) as store:
-            found = store.find(prefix, find_run(store, run) if run else None)
-            if len({each.genome for each in found}) == 1:
-                origins = read_origins(store, found[0].genome.id)
+    if store:
+        found = store.find(prefix, find_run(store, run) if run else None)
     where: list[Known] = [(each.genome, each.problem, each.gpu) for each in found]
     where = where or ([] if run else _archived_matches(prefix))
     ids = sorted({genome.id for genome, _, _ in where})
@@ -246,7 +251,6 @@ def known_kernel(
         known = "; ".join(f"--problem {what} --gpu {spec}" for _, what, spec in dict.fromkeys(where))
         raise UsageError(f"{ids[0]} was not evaluated for that; what is known is of {known}.")
     genome, chosen = mine[0][0], mine[0][1:]
-    counters = _read_counters(genome, *chosen, db) if found else None
     evaluations = [each for each in found if (each.problem, each.gpu) == chosen]
     return KnownKernel(
         genome,
@@ -255,14 +259,9 @@ def known_kernel(
         tuple({_outcome(each): each for each in reversed(evaluations)}.values())[::-1],
         archived_kernel(genome, *chosen),
         tuple(dict.fromkeys(each[1:] for each in where if each[1:] != chosen)),
-        origins=origins,
-        counters=counters,
+        origins=read_origins(store, genome.id) if store else (),
+        counters=read_profile(store.database, genome.id, *chosen) if store else None,
     )
-
-
-def _read_counters(genome: Genome, problem: str, gpu: str, db: str) -> KernelProfile | None:
-    with open_store(db, read_only=True) as store:
-        return read_profile(store.database, genome.id, problem, gpu)
 
 
 def _outcome(each: Evaluation) -> tuple[object, ...]:

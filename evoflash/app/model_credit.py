@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from evoflash.app.insights import GroupStats, History, digest
 from evoflash.evaluation import Basis, Run, Status
-from evoflash.exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, VALID
+from evoflash.model_exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, VALID
 from evoflash.notices import count_of
 from evoflash.store.exchanges import read_exchanges, requests
 from evoflash.store.store import Store, best_in

@@ -12,13 +12,13 @@ from typing import Any
 from evoflash.app.compare import contenders
 from evoflash.app.known import stored_evaluations
 from evoflash.app.runs import closing_database
-from evoflash.counters import KernelProfile
 from evoflash.errors import DeviceError, StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run, was_timed_again
 from evoflash.evaluators.measured import task_template
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu import baselines, launcher
 from evoflash.gpu.counters.ncu import ncu_program, profile
+from evoflash.hardware_counters import KernelProfile
 from evoflash.notices import say, working
 from evoflash.problem import Problem
 from evoflash.specs import GpuSpec

@@ -94,7 +94,8 @@ def check_finalist(
     loop = family.loop(family.names(candidate.genome.as_dict(), key, gpu))
     runs = operation.finalist_runs(key, loop, seed=seed)
     number, parts = part
-    wanted = [(seed + at, run) for at, run in enumerate(runs)][number::parts]
+    # From the end, where the longest are: a process that came to one last would be waited for.
+    wanted = [(seed + at, run) for at, run in enumerate(runs)][::-1][number::parts]
     return _carry_out(wanted, candidate, family, gpu, registers=registers, forgives_time=True)[0]
 
 

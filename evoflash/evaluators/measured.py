@@ -15,8 +15,9 @@ import bisect
 import contextlib
 import logging
 import secrets
+import tempfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
@@ -25,7 +26,9 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from shutil import which
 from typing import Any, Self
 
@@ -327,6 +330,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
             self._remember(evaluation)
         self._climbs = self._new_climbs()
         self._hidden_seed: int | None = None
+        self._proving: tuple[Future[Any], ...] = ()  # finalists, in the emulator
         if not proves_all:
             self._standing.begun.add_done_callback(self._prepare_finals)
         if not self._can_emulate:
@@ -477,7 +481,8 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
     def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:
         """Finalists and baselines timed in turns in a fresh process; None, and a warning, when one failed."""
         task = FinalTask(tuple(finalists), self.problem.workloads, self.gpu, self._seed, energy=self._energy)
-        ending = self._worker.finalists(task).result()
+        with file_until(self._proving) as busy:
+            ending = self._worker.finalists(replace(task, busy=busy)).result()
         if ending.value is None:
             log.warning(
                 "the finalists could not be timed again (%s): the search's own times stand.", ending.reason
@@ -486,7 +491,9 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
 
     def proof_as_finalist(self, genome: Genome) -> FinalistProof:
         """As its base, where there is an emulator."""
-        return super().proof_as_finalist(genome) if self._can_emulate else FinalistProof()
+        proof = super().proof_as_finalist(genome) if self._can_emulate else FinalistProof()
+        self._proving += proof.parts
+        return proof
 
     def task_of(self, genome: Genome) -> GpuTask:
         """What the GPU process needs of a genome; compiles it where that was not done."""
@@ -496,6 +503,24 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         """What became of the genome on shapes and data that are drawn from the seed."""
         checks = self._asked.hidden_launches(genome, seed=seed)
         return self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
+
+
+@contextmanager
+def file_until(calls: Collection["Future[Any]"]) -> Iterator[str]:
+    """A file that is there until all the calls are done; "" where they are."""
+    with tempfile.TemporaryDirectory(prefix="evoflash-") as folder:
+        file = Path(folder) / "busy"
+
+        def end() -> None:
+            wait(calls)
+            file.unlink(missing_ok=True)
+
+        if all(call.done() for call in calls):
+            yield ""
+            return
+        file.touch()
+        threading.Thread(target=end, name="evoflash-busy", daemon=True).start()
+        yield str(file)
 
 
 def _with_outcome(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:

@@ -25,7 +25,7 @@ from evoflash.kernels.nvrtc import FLAGS
 from evoflash.launch import PORTABLE_CLUSTER, LaunchConfig
 from evoflash.operations.expectations import thresholds_of
 from evoflash.problem import Problem, parse_problem
-from evoflash.space import Genome, Param, Value
+from evoflash.space import Genome, Param, Value, word_of
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.version import __version__
 
@@ -262,7 +262,7 @@ def _broken_rule(family: Family, name: str, genome: Genome, problem: Problem, gp
         first, *fields = word.split(".")
         value = reduce(lambda of, field: getattr(of, field, None), fields, names.get(first))
         if isinstance(value, int | float | str):
-            figures.append(f"{word} is {_word(value)}")
+            figures.append(f"{word} is {word_of(value)}")
     return f"{name} ({rule.text}{': ' if figures else ''}{', '.join(figures)})"
 
 
@@ -277,21 +277,17 @@ def setting(params: Sequence[Param], word: str) -> tuple[str, Value]:
         hint = did_you_mean(name, known)
         raise UsageError(f"--set {word}: no gene is called {name}.{hint} Use one of {', '.join(known)}.")
     for value in param.values:
-        if _word(value) == text:
+        if word_of(value) == text:
             return name, value
-    allowed = ", ".join(_word(value) for value in param.values)
+    allowed = ", ".join(word_of(value) for value in param.values)
     raise UsageError(f"--set {word}: {name} is one of {allowed}.")
 
 
 def reproducing_command(genome: Genome, problem: Problem, gpu: GpuSpec, *, prefix: str | None = None) -> str:
     """The command line that prints the same bytes again."""
-    values = " ".join(f"--set {name}={_word(value)}" for name, value in genome.values)
+    values = " ".join(f"--set {name}={word_of(value)}" for name, value in genome.values)
     named = f" --prefix {prefix}" if prefix else ""
     return f"evoflash export --family {genome.family} {values} --problem {problem} --gpu {gpu.name}{named}"
-
-
-def _word(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _reproduce(

@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evoflash.exchange import VALID, JudgedEdit
 from evoflash.llm.prompt import KernelSource
+from evoflash.model_exchange import VALID, JudgedEdit
 from evoflash.space import Genome, SearchSpace, is_among
 
 # The kinds of mistakes, beside VALID.

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from evoflash.exchange import ANSWERED, ENDED, VALID, Exchange
 from evoflash.llm.endpoint import Endpoint, Reply, post
 from evoflash.llm.prompt import Letter
+from evoflash.model_exchange import ANSWERED, ENDED, VALID, Exchange
 from evoflash.notices import say
 
 MOST_FAILURES = 3  # one after the other, until the endpoint is left alone

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from evoflash.errors import UsageError
-from evoflash.exchange import ANSWERED
+from evoflash.model_exchange import ANSWERED
 
 LIMIT_S = 180.0  # for the whole of a request, however slowly bytes come
 MOST_BYTES = 256 * 1024  # of a response

@@ -17,10 +17,10 @@ from functools import partial
 import numpy as np
 
 from evoflash.evaluation import Evaluation, Proposal, faster
-from evoflash.exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, Exchange
 from evoflash.llm.answers import edits_of, gene_edit, source_edit
 from evoflash.llm.correspondence import Correspondence
 from evoflash.llm.prompt import KernelTask, label, letter
+from evoflash.model_exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, Exchange
 from evoflash.search import Strategy
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.operators import SLOWER, Credit, Trait, reward

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field
@@ -17,7 +18,7 @@ from evoflash.evaluation import Basis, Evaluation, Proposal, faster
 from evoflash.mcp.served_folder import ServedFolder
 from evoflash.notices import say
 from evoflash.settings import DEFAULT_STRATEGY, MOST, MOST_SEED
-from evoflash.space import Value
+from evoflash.space import Value, word_of
 
 if TYPE_CHECKING:
     from evoflash.app.search.limits import Limits
@@ -48,6 +49,10 @@ MaybeGpu = Annotated[
 ]
 MaybeFile = Annotated[
     str | None, Field(max_length=1000, description="A file, as a path relative to the server's root.")
+]
+MaybeHeader = Annotated[
+    str | None,
+    Field(max_length=1000, description="Of a .cu without a comment: a TOML file with what it would say."),
 ]
 MaybeId = Annotated[
     str | None,
@@ -178,6 +183,7 @@ def check_kernel(
     runs: Annotated[int, Field(ge=1, le=1000, description="Runs of each shape, under other schedules.")] = 4,
     seed: Seed = 1,
     timeout_s: TimeoutS = 120.0,
+    header: MaybeHeader = None,
 ) -> Facts:
     """Find races, deadlocks, wrong results and slow accesses of a kernel by line, in the CPU emulator.
 
@@ -193,7 +199,10 @@ def check_kernel(
     what = _kernel_name(served, path, id, family, edits)
     if edits and id is not None:
         (family, edits, problem, gpu), what = _genome_with(served, id, edits, problem, gpu), None
-    subjects = named_kernels(what, family, _words(edits), problem=problem, gpu=gpu, db=served.db)
+    launch = _header_file(served, header, path)
+    subjects = named_kernels(
+        what, family, _words(edits), problem=problem, gpu=gpu, db=served.db, header=launch
+    )
     confinement = None if path is None else Confinement(found_boundary(), timeout_s)
     return reports_as_dict(
         [check(subject, runs=runs, seed=seed, confinement=confinement) for subject in subjects]
@@ -219,12 +228,13 @@ def evaluate(
         ),
     ] = None,
     timeout_s: TimeoutS = 120.0,
+    header: MaybeHeader = None,
 ) -> Facts:
     """Take a kernel through every check to its time, and answer with status, findings, times in us and score.
 
-    A file (`path`: .cu with a header as check_kernel reads it, an edited export, a solution's JSON) is judged
-    in a sandbox, on hidden shapes, and not stored. An `id` or a `family`, with gene `edits`, is evaluated as
-    a search does it, and stored.
+    A file (`path`: .cu with a header as check_kernel reads it, an edited export, a solution's JSON, or Python
+    for PyTorch) is judged in a sandbox, on hidden shapes, and not stored. An `id` or a `family`, with gene
+    `edits`, is evaluated as a search does it, and stored.
     """
     import time
 
@@ -235,8 +245,9 @@ def evaluate(
 
     begun_s = time.monotonic()
     what = _kernel_name(served, path, id, family, edits)
-    if path is not None and is_foreign(served.file(path)):
-        options = JudgeOptions(problem, gpu, stage, seed, timeout_s)
+    launch = _header_file(served, header, path)
+    if path is not None and (launch or is_foreign(served.file(path))):
+        options = JudgeOptions(problem, gpu, stage, seed, timeout_s, header=launch)
         return judge_file(served.file(path), options, db=served.db).as_dict()
     if edits and id is not None:
         chosen = GenomeRequest(*_genome_with(served, id, edits, problem, gpu))
@@ -403,6 +414,7 @@ def check_names(tool: str, arguments: Mapping[str, Any], served: ServedFolder) -
         served.target(str(arguments["path"]))
     elif tool in ("check_kernel", "evaluate"):
         _kernel_name(served, *named)
+        _header_file(served, arguments.get("header"), arguments.get("path"))
 
 
 def _kernel_name(
@@ -416,6 +428,15 @@ def _kernel_name(
     return genome_id if path is None else str(served.file(path))
 
 
+def _header_file(served: ServedFolder, header: str | None, path: str | None) -> Path | None:
+    """The file with the launch of another one. UsageError."""
+    if header is None:
+        return None
+    if path is None or not path.endswith(".cu"):
+        raise UsageError("a header goes with a .cu file: name its path.")
+    return served.file(header)
+
+
 def _genome_with(
     served: ServedFolder, genome_id: str, edits: Genes, problem: str | None, gpu: str | None
 ) -> tuple[str, Genes, str, str | None]:
@@ -427,12 +448,8 @@ def _genome_with(
 
 
 def _words(edits: Genes | None) -> list[str]:
-    return [f"{name}={_word(value)}" for name, value in (edits or {}).items()]
+    return [f"{name}={word_of(value)}" for name, value in (edits or {}).items()]
 
 
 def _run_name(run: int | str | None) -> str | None:
     return None if run is None else str(run)
-
-
-def _word(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -26,9 +26,15 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _LOADER = ("/etc/ld.so.cache", "/etc/alternatives")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _LIMITS = {"file_bytes": 1 << 30, "files": 256, "cpu_s": 600}
+_WITH_GPU = {"files": 1024}  # a driver opens each device many times
 _MOST_PROCESSES = 64  # beside those that the user has: the system counts them together
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OF_DRIVER = ("/proc", "/sys")  # where a GPU's driver looks for devices and for memory
+# What root may change without any capability.
+_OF_ADMINISTRATOR = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "fs"))
+_OWN_THREADS = "/proc/self/task"  # which it names; it does not begin where it cannot
+# Which GPU is meant, and where the driver's library lies: of the caller's environment, all that is told.
+_DRIVER_NAMES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH")
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TRIAL_S = 20.0
 _LAUNCHER = str(Path(confinement.__file__))
@@ -49,12 +55,14 @@ class Boundary:
             return list(argv)
         readable = [*_python_folders(), *map(str, read)]
         devices = _gpu_devices() if self.has_gpu else ()
+        threads = (_OWN_THREADS,) if self.has_gpu else ()
         told = {
             "landlock": self.kind == "landlock",
             "read": [*_SYSTEM, *_LOADER, *readable, *(_OF_DRIVER if self.has_gpu else ())],
-            "write": [*_DEVICES, *devices, str(write)],
+            "write": [*_DEVICES, *devices, *threads, str(write)],
             "names": [str(_PACKAGE.parent)],  # where Python looks for the package
-            "limits": {**_LIMITS, "processes": _MOST_PROCESSES + _processes_of_user()},
+            "limits": self._limits(),
+            "has_gpu": self.has_gpu,
         }
         inner = [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(told), "--", *argv]
         if self.kind == "landlock":
@@ -62,11 +70,23 @@ class Boundary:
         shown = [word for each in devices for word in ("--dev-bind", each, each)]
         if self.has_gpu:
             shown += ["--proc", "/proc", "--ro-bind", "/sys", "/sys"]
+            for place in _OF_ADMINISTRATOR:
+                shown += ["--ro-bind-try", place, place]
         return [*_bubblewrap(readable, write, shown), *inner]
 
     def environment(self, write: Path) -> dict[str, str]:
         """All that the command finds in its environment."""
-        return {"PATH": _PATH, "LC_ALL": "C", "HOME": str(write), "TMPDIR": str(write), **_for_python()}
+        names = _DRIVER_NAMES if self.has_gpu else ()
+        driver = {name: os.environ[name] for name in names if name in os.environ}
+        return {
+            **{"PATH": _PATH, "LC_ALL": "C", "HOME": str(write), "TMPDIR": str(write)},
+            **_for_python(),
+            **driver,
+        }
+
+    def _limits(self) -> dict[str, int]:
+        more = _WITH_GPU if self.has_gpu else {}
+        return {**_LIMITS, **more, "processes": _MOST_PROCESSES + _processes_of_user()}
 
 
 @cache

@@ -49,12 +49,16 @@ _IN_KERNEL = {
     **{"pidfd_open": 434, "pidfd_send_signal": 424, "setpgid": 109, "setsid": 112},
     **{"prlimit64": 302, "setrlimit": 160, "sched_setaffinity": 203, "setpriority": 141, "ioprio_set": 251},
 }
+# What CUDA's driver asks for when it begins: a local socket under a name of its own, from which other
+# processes would get its memory. Nobody can connect to it: accept stays refused.
+_OF_DRIVER = ("socket", "bind", "listen")
+_AF_UNIX, _SEQPACKET, _TYPE_BITS = 1, 5, 0xF
 _CLONE, _CLONE3, _TGKILL = 56, 435, 234
 _CLONE_THREAD = 0x10000
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
 _AUDIT_X86_64, _X32 = 0xC000003E, 0x40000000
-_LOAD, _EQUAL, _AT_LEAST, _HAS_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _HAS_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 
 
 def can_filter() -> bool:
@@ -124,13 +128,15 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     os.close(file)
 
 
-def refuse_syscalls(*, also_processes: bool) -> None:
+def refuse_syscalls(*, also_processes: bool, has_gpu: bool = False) -> None:
     """seccomp: no network, no look into other processes, nothing of an administrator's; with `also_processes`
-    no new process and no signal to another one either. Nothing where the numbers are not known.
+    no new process and no signal to another one either; with `has_gpu` a GPU's driver can begin. Nothing where
+    the numbers are not known.
     """
     if not can_filter():
         return
     refused = {**_ALWAYS, **(_IN_KERNEL if also_processes else {})}
+    refused = {name: number for name, number in refused.items() if not (has_gpu and name in _OF_DRIVER)}
     program = [
         (_LOAD, 0, 0, 4),  # the architecture
         (_EQUAL, 1, 0, _AUDIT_X86_64),
@@ -141,6 +147,10 @@ def refuse_syscalls(*, also_processes: bool) -> None:
     ]
     for number in sorted(refused.values()):
         program += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | _EPERM)]
+    if has_gpu:
+        program += [(_EQUAL, 0, 7, _ALWAYS["socket"]), (_LOAD, 0, 0, 16), (_EQUAL, 0, 3, _AF_UNIX)]
+        program += [(_LOAD, 0, 0, 24), (_AND, 0, 0, _TYPE_BITS), (_EQUAL, 1, 0, _SEQPACKET)]
+        program += [(_RETURN, 0, 0, _ERRNO | _EPERM), (_RETURN, 0, 0, _ALLOW)]
     if also_processes:
         program += [(_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _ERRNO | _ENOSYS)]
         # A new thread is let be.
@@ -175,9 +185,11 @@ def _become(arguments: Sequence[str]) -> None:
     wanted = json.loads(told)
     limit_resources(**wanted["limits"])
     refuse_privileges()
+    if wanted["has_gpu"]:  # it stays open: looked up anew, the folder would be another one to Landlock
+        os.set_inheritable(os.open("/proc/self/task", os.O_PATH), True)
     if wanted["landlock"]:
         restrict_files(wanted["read"], wanted["write"], wanted["names"])
-    refuse_syscalls(also_processes=False)
+    refuse_syscalls(also_processes=False, has_gpu=wanted["has_gpu"])
     os.execv(command[0], command)
 
 

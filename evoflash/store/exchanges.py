@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from evoflash.evaluation import Run
-from evoflash.exchange import MODEL_EDIT, VALID, Exchange, KernelOrigin
+from evoflash.model_exchange import MODEL_EDIT, VALID, Exchange, KernelOrigin
 from evoflash.store import rows, schema
 from evoflash.store.database import Database
 from evoflash.store.store import Store

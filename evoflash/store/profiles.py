@@ -2,8 +2,8 @@
 
 import sqlalchemy as sa
 
-from evoflash.counters import KernelProfile
 from evoflash.evaluation import Basis
+from evoflash.hardware_counters import KernelProfile
 from evoflash.store import rows, schema
 from evoflash.store.database import Database
 

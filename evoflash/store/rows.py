@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.counters import KernelProfile
 from evoflash.errors import UsageError, without_passwords
 from evoflash.evaluation import (
     MODEL,
@@ -33,7 +32,8 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
-from evoflash.exchange import Exchange, JudgedEdit
+from evoflash.hardware_counters import KernelProfile
+from evoflash.model_exchange import Exchange, JudgedEdit
 from evoflash.operation import CompileKey
 from evoflash.problem import operation_in, parse_problem
 from evoflash.space import Genome

@@ -122,9 +122,9 @@ class Bandit:
 
     def _shares(self, families: list[str]) -> np.ndarray:
         prospects = np.array([self._accounts[family].prospect() for family in families])
-        if np.isinf(prospects).all():  # nothing works anywhere yet: all alike
-            return np.full(len(families), 1 / len(families))
         trust = np.array([self._trust[family] for family in families])
+        if np.isinf(prospects).all():  # nothing works anywhere yet
+            return np.asarray(trust / trust.sum())
         weights = trust * np.exp((prospects.min() - prospects) / TEMPERATURE)
         lead = min(account.best for account in self._accounts.values())
         is_near = np.array([self._accounts[each].best <= lead + math.log(HOPELESS) for each in families])

@@ -19,7 +19,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import Trial, TrialState
 
-from evoflash.evaluation import Evaluation, Proposal, Rung
+from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace, Value
 from evoflash.strategies.unseen import Unseen
 
@@ -76,7 +76,7 @@ class OptunaStrategy(ABC):
             self._study.tell(trial, evaluation.score_us)
             return
         # The further up the ladder a genome came, the less it violates.
-        trial.set_constraint(evaluation.status.value, _rungs_missing(evaluation.rung))
+        trial.set_constraint(evaluation.status.value, evaluation.rung.levels_missing)
         state, value = self._failure()
         self._study.tell(trial, value, state=state)
 
@@ -142,8 +142,3 @@ class OptunaStrategy(ABC):
     def _any_value(self, name: str, rng: np.random.Generator) -> Value:
         values = self._space.param(name).values
         return values[int(rng.integers(len(values)))]
-
-
-def _rungs_missing(rung: Rung) -> float:
-    ladder = list(Rung)
-    return float(len(ladder) - ladder.index(rung))

@@ -44,7 +44,10 @@ OPENING_BESIDE_SEEDS = 6  # the same where there are seeds: random genomes are f
 SEEDS = 20  # come first at most, a tenth of the default budget; the model may choose the others
 FEWEST = 3  # outcomes with a time: fewer teach nothing
 BATCH = 5  # outcomes after which the model is made again; so many more for each
-EACH = 200  # outcomes there are, for it takes the longer, and each tells less
+EACH = 200  # outcomes there are, for it takes the longer, and each tells less,
+ABREAST = (
+    16  # or for each so many that are in flight: they come the faster, and know as little of one another
+)
 LEARNT_FROM, FITTED_TO = 300, 150  # at most so many outcomes: the model, and its kernel
 FIRST_FIT = 15  # outcomes when the kernel is fitted first
 LATER = 1.25  # times as many for each further fit
@@ -205,7 +208,7 @@ class Offers:
         return self._retiled[genome]
 
     def _children(self, known: BatchContext, elites: Population) -> Iterator[Proposal]:
-        usable = list(self._operators)
+        usable = list(self._operators) if elites.elites else []
         for _ in range(CHILDREN):
             if not usable:
                 return
@@ -294,7 +297,9 @@ class Surrogate:
             self._told.append(evaluation)
 
     def _opening(self) -> Proposal | None:
-        if (seed := self._unseen.seed(self._seeds[: self._first])) is not None:
+        # Before anything is known all seeds come first: many in flight would else be random genomes.
+        seeds = self._seeds[: self._first] if self._told else self._seeds
+        if (seed := self._unseen.seed(seeds)) is not None:
             return seed
         opening = OPENING_BESIDE_SEEDS if self._seeds else OPENING
         return self._sample() if self._unseen.proposal_count < opening else None
@@ -303,9 +308,9 @@ class Surrogate:
         return self._unseen.sample(self._unseen.rng())
 
     def _pick(self) -> Proposal | None:
-        batch = BATCH * max(1, len(self._told) // EACH)
+        batch = BATCH * max(1, len(self._told) // EACH, len(self._in_flight) // ABREAST)
         learnt = len(self._told) // batch * batch
-        if learnt != self._learnt:
+        if learnt > self._learnt:
             for evaluation in self._told[self._learnt : learnt]:
                 self._elites.add(evaluation)
             self._learnt, self._picks = learnt, self._batches(self._batch_context(self._told[:learnt]))
@@ -315,7 +320,7 @@ class Surrogate:
         in_flight = tuple(self._in_flight)
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
         rng = np.random.default_rng([self._seed, len(told), 2])
-        elites = tuple(elite.genome for elite in self._elites.elites)
+        elites = tuple(elite.genome for elite in self._elites.elites) or _fastest(told)
         return BatchContext(told, in_flight, elites, tuple(self._offers.points(rng)), taken, rng)
 
     def _batches(self, known: BatchContext) -> Iterator[Proposal]:
@@ -392,6 +397,12 @@ class Surrogate:
                 self._kernels[count] = fit(kernel, rows, self._features.view, targets[some])
             kernel, count = self._kernels[count], int(count * LATER)
         return kernel
+
+
+def _fastest(told: Sequence[Evaluation]) -> tuple[Genome, ...]:
+    """Of a family that is too slow for any proof, the fastest as far as they were timed."""
+    timed = [each for each in told if each.learnt_us is not None and not each.duplicate_of]
+    return tuple(each.genome for each in sorted(timed, key=_score_us)[:ELITES])
 
 
 def _values_of(genome: Genome, genes: Sequence[str]) -> tuple[Value | None, ...]:

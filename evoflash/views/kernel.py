@@ -12,12 +12,12 @@ from evoflash.app.known import FailureCounts, KnownKernel, nearest_seed
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_kernel, known_times, percent_of
-from evoflash.counters import KernelProfile
 from evoflash.errors import UsageError
 from evoflash.estimate_error import error_in_words
 from evoflash.evaluation import JUDGED, Basis, Build, Evaluation, Run, Timing, Verdict
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.gpu.timing.paired import PairedComparison
+from evoflash.hardware_counters import KernelProfile
 from evoflash.notices import db_words, is_verbose, say
 from evoflash.problem import has_lse, parse_problem
 from evoflash.settings import is_on

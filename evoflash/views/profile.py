@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from evoflash.app.profile import ProfiledKernel
-from evoflash.counters import STALLS, UNITS, LaunchCounters
+from evoflash.hardware_counters import STALLS, UNITS, LaunchCounters
 
 _MOST = 6  # stalls and opcodes that are shown; --json has all
 

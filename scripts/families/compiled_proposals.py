@@ -12,7 +12,7 @@ import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -25,55 +25,40 @@ from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.nvrtc import compile_candidate, nvrtc_version
 from evoflash.kernels.renderer import render
-from evoflash.operation import CompileKey
-from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
-from scripts.families.draws import draw_key, draw_paged_key, space_of
+from scripts.families.draws import OTHER_KEYS, Draw, draw_key, space_of
 from scripts.families.in_flight import in_flight
 from scripts.records import command, write_record
 
-_KEYS: dict[str, Callable[[Family, GpuSpec, np.random.Generator], CompileKey]] = {
-    "attention": draw_key,
-    "paged_attention": lambda family, gpu, rng: draw_paged_key(gpu, rng),
-}
 _LIMIT_S = 120.0  # of one compilation
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A genome under a compile key, for a GPU."""
-
-    family: str
-    genome: Genome
-    key: CompileKey
-    gpu: str
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """What became of a proposal: empty words where nothing is wrong."""
 
-    proposal: Proposal
+    proposal: Draw
     wrong: str  # "does not compile", "spills", "warns"
     registers: int = 0
     spill_bytes: int = 0
     log: str = ""
 
 
-def proposals(family: Family, gpu: GpuSpec, *, draws: int, seed: int) -> Iterator[Proposal]:
+def proposals(family: Family, gpu: GpuSpec, *, draws: int, seed: int) -> Iterator[Draw]:
     """So many, under as many keys; a key for which the family has no genome counts for none."""
     rng, found = np.random.default_rng([seed, zlib.crc32(gpu.name.encode())]), 0
     while found < draws:
-        key = _KEYS[family.op](family, gpu, rng)
+        draw = OTHER_KEYS.get(family.op)
+        key = draw(gpu, rng) if draw else draw_key(family, gpu, rng)
         try:
             genome = space_of(family, key, gpu).sample(rng, tries=20_000)
         except UsageError:
             continue
         found += 1
-        yield Proposal(family.name, genome, key, gpu.name)
+        yield Draw(family.name, genome, key, gpu.name)
 
 
-def compiled(proposal: Proposal) -> Compiled:
+def compiled(proposal: Draw) -> Compiled:
     """In a worker process."""
     build = compile_candidate(render(proposal.genome, proposal.key, load_gpu(proposal.gpu)))
     wrong = "does not compile" if not build.ok else "spills" if build.spill_bytes else ""
@@ -92,10 +77,9 @@ def summary(rows: Sequence[Compiled]) -> dict[str, Any]:
         "not_whole": [
             {
                 "wrong": row.wrong,
-                "key": str(row.proposal.key),
+                **row.proposal.as_dict(),
                 "spill_bytes": row.spill_bytes,
                 "registers": row.registers,
-                "values": row.proposal.genome.as_dict(),
                 **({"log": row.log[-400:]} if row.log else {}),
             }
             for row in rows
@@ -122,8 +106,6 @@ def main() -> int:
     """A line for each GPU and each proposal that is not whole."""
     options, began_s = arguments(), time.monotonic()
     family = load_family(options.family)
-    if family.op not in _KEYS:
-        raise UsageError(f"{family.name} is of {family.op}: keys are drawn for {' and '.join(_KEYS)}.")
     found: dict[str, Any] = {}
     gpus = [load_gpu(name) for name in options.gpus.split(",")]
     with IsolatedPool(options.workers) as pool:

@@ -1,16 +1,37 @@
 """Draws compile keys and valid genomes from a seed, for scripts that look at whole families; builds none."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from evoflash.kernels.family import Family, load_family
 from evoflash.operation import CompileKey
 from evoflash.operations.attention.workload import DTYPES, HEAD_DIMS, AttentionKey, AttentionWorkload
-from evoflash.operations.paged.workload import FEATURES, PAGE_UNITS, ROW_CLASSES, PagedKey
+from evoflash.operations.linear.workload import ROW_CLASSES, WEIGHTS, LinearKey
+from evoflash.operations.paged.workload import FEATURES, PAGE_UNITS, PagedKey
 from evoflash.operations.paged.workload import HEAD_DIMS as PAGED_HEAD_DIMS
+from evoflash.operations.paged.workload import ROW_CLASSES as PAGED_ROW_CLASSES
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec, load_gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A genome that was drawn under a compile key, for a GPU."""
+
+    family: str
+    genome: Genome
+    key: CompileKey
+    gpu: str
+    seed: int = 0  # of what is to be done with it
+
+    def as_dict(self) -> dict[str, Any]:
+        """How it can be made again."""
+        return {"key": str(self.key), "gpu": self.gpu, "values": self.genome.as_dict()}
+
 
 USUAL_HEAD_DIMS = (64, 128)
 GQA_RATIOS = (1, 4)
@@ -74,11 +95,26 @@ def draw_paged_key(gpu: GpuSpec, rng: np.random.Generator) -> PagedKey:
         head_dim=int(rng.choice(dims)),
         dtype=str(rng.choice(DTYPES)),
         gqa_ratio=int(rng.choice(_GROUPS)),
-        rows=int(rng.choice(ROW_CLASSES)) if rng.random() < 0.5 else 1,
+        rows=int(rng.choice(PAGED_ROW_CLASSES)) if rng.random() < 0.5 else 1,
         page_unit=int(rng.choice(PAGE_UNITS)),
         arch=gpu.arch,
         **features,
     )
+
+
+def draw_linear_key(gpu: GpuSpec, rng: np.random.Generator) -> LinearKey:
+    """The same of the linear layer: weights, a class of rows, what is added, x in 8 bits where it may be."""
+    weights, rows = str(rng.choice(WEIGHTS)), int(rng.choice(ROW_CLASSES))
+    bias, residual, is_small = (bool(is_on) for is_on in rng.integers(2, size=3))
+    x = "e4m3" if is_small and weights == "fp8b128" else "bf16"
+    return LinearKey(weights, rows, gpu.arch, bias, residual, x)
+
+
+# Of operations beside attention, whose keys depend on the family and on who asks.
+OTHER_KEYS: dict[str, Callable[[GpuSpec, np.random.Generator], CompileKey]] = {
+    "paged_attention": draw_paged_key,
+    "linear": draw_linear_key,
+}
 
 
 def draw_quickly(family: Family, key: CompileKey, gpu: GpuSpec, rng: np.random.Generator) -> Genome | None:

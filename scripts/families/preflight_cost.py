@@ -1,9 +1,9 @@
 """What the pre-flight costs, in CPU seconds, and its false alarms: random genomes under random compile keys.
 
-The 48 keys are all of head_dim 64 and 128, fp16 and bf16, full and causal, and 1 to 32 query heads for each
-key/value head. Rendering and g++ are not counted, references are. A complaint about a genome is a false
-alarm, or a fault of its template: it is printed, and the exit code is 1. Times no GPU, and needs none. The
-same seed draws the same genomes, whatever the number of processes.
+Attention's 48 keys are all of head_dim 64 and 128, fp16 and bf16, full and causal, and 1 to 32 query heads
+for each key/value head; other operations' are drawn. Rendering and g++ are not counted, references are. A
+complaint about a genome is a false alarm, or a fault of its template: it is printed, and the exit code is 1.
+Times no GPU, and needs none. The same seed draws the same genomes, whatever the number of processes.
 
     python -m scripts.families.preflight_cost --genomes 167 -o preflight-cost.json
 
@@ -18,7 +18,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,9 @@ from evoflash.isolation import Ending, IsolatedPool
 from evoflash.kernels import gxx
 from evoflash.kernels.family import Family, families_for, load_family
 from evoflash.kernels.renderer import render
-from evoflash.operation import CompileKey
 from evoflash.operations.attention.workload import DTYPES, AttentionKey
-from evoflash.space import Genome
-from evoflash.specs import GpuSpec, load_gpu
-from scripts.families.draws import USUAL_HEAD_DIMS, draw_paged_key, draw_quickly
+from evoflash.specs import load_gpu
+from scripts.families.draws import OTHER_KEYS, USUAL_HEAD_DIMS, Draw, draw_quickly
 from scripts.families.in_flight import in_flight
 from scripts.records import command, write_record
 
@@ -45,52 +43,40 @@ _LIMIT_S = 300.0  # of one genome
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One genome whose pre-flight is to be run."""
-
-    family: str
-    genome: Genome
-    key: CompileKey
-    gpu: str
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
 class Measured:
     """One genome's pre-flight."""
 
-    task: Task
+    task: Draw
     cpu_s: float
     complaint: str
 
 
-def drawn(family: Family, seed: int) -> Iterator[tuple[Genome, CompileKey, GpuSpec]]:
+def drawn(family: Family, seed: int) -> Iterator[Draw]:
     """Genomes without end, each under a key and for a GPU of its own."""
     rng = np.random.default_rng([seed, zlib.crc32(family.name.encode())])
     keys = list(itertools.product(USUAL_HEAD_DIMS, DTYPES, (False, True), RATIOS))
     gpus = [gpu for gpu in map(load_gpu, GPUS) if family.supports(gpu)]
     while True:
         gpu = gpus[int(rng.integers(len(gpus)))]
-        if family.op == "paged_attention":
-            key: CompileKey = draw_paged_key(gpu, rng)
+        if draw := OTHER_KEYS.get(family.op):
+            key = draw(gpu, rng)
         else:
             head_dim, dtype, causal, ratio = keys[int(rng.integers(len(keys)))]
             key = AttentionKey(head_dim, dtype, causal, ratio, gpu.arch)
         genome = draw_quickly(family, key, gpu, rng)
         if genome is not None:
-            yield genome, key, gpu
+            yield Draw(family.name, genome, key, gpu.name)
 
 
-def tasks(names: list[str], *, genomes: int, seed: int) -> Iterator[Task]:
+def tasks(names: list[str], *, genomes: int, seed: int) -> Iterator[Draw]:
     """So many genomes of each family, the families in turns: what a time limit cuts is missing alike."""
-    streams = [(name, drawn(load_family(name), seed)) for name in names]
+    streams = [drawn(load_family(name), seed) for name in names]
     for number in range(genomes):
-        for name, stream in streams:
-            genome, key, gpu = next(stream)
-            yield Task(name, genome, key, gpu.name, seed + number)
+        for stream in streams:
+            yield replace(next(stream), seed=seed + number)
 
 
-def measure(task: Task) -> Measured:
+def measure(task: Draw) -> Measured:
     """The CPU time of one pre-flight after g++; in a worker process, whose NumPy has one thread."""
     family, gpu = load_family(task.family), load_gpu(task.gpu)
     try:
@@ -103,7 +89,7 @@ def measure(task: Task) -> Measured:
     return Measured(task, time.process_time() - begin, found.complaint)
 
 
-def run(work: Iterator[Task], *, workers: int, time_limit_s: float) -> Iterator[Measured]:
+def run(work: Iterator[Draw], *, workers: int, time_limit_s: float) -> Iterator[Measured]:
     """The genomes as they come, until the work or the time is over."""
     gxx.runtime()
     with IsolatedPool(workers) as pool:
@@ -113,7 +99,7 @@ def run(work: Iterator[Task], *, workers: int, time_limit_s: float) -> Iterator[
         yield from (_measured(task, ending) for task, ending in endings)
 
 
-def _measured(task: Task, ending: Ending[Measured]) -> Measured:
+def _measured(task: Draw, ending: Ending[Measured]) -> Measured:
     return ending.value or Measured(task, 0.0, f"process: {ending.status}: {ending.reason}")
 
 
@@ -128,17 +114,13 @@ def summary(rows: list[Measured]) -> dict[str, Any]:
         "max_s": round(max(times), 3),
         "mean_s": round(statistics.mean(times), 3),
         "keys": len({str(row.task.key).rpartition(",")[0] for row in rows}),
-        "dearest": _described(dearest.task),
+        "dearest": dearest.task.as_dict(),
         "complaints": [
-            {"complaint": row.complaint, "seed": row.task.seed, **_described(row.task)}
+            {"complaint": row.complaint, "seed": row.task.seed, **row.task.as_dict()}
             for row in rows
             if row.complaint
         ],
     }
-
-
-def _described(task: Task) -> dict[str, Any]:
-    return {"key": str(task.key), "gpu": task.gpu, "values": task.genome.as_dict()}
 
 
 def record(rows: list[Measured], options: argparse.Namespace, *, took_s: float) -> dict[str, Any]:
@@ -179,7 +161,7 @@ def main() -> int:
     for row in run(work, workers=options.workers, time_limit_s=options.time_limit):
         rows.append(row)
         if row.complaint:
-            print(f"{row.task.family}: {row.complaint}\n    {_described(row.task)}", flush=True)
+            print(f"{row.task.family}: {row.complaint}\n    {row.task.as_dict()}", flush=True)
         if len(rows) % 100 == 0:
             print(f"{len(rows)} genomes in {time.monotonic() - begin_s:.0f} s", flush=True)
     found = record(rows, options, took_s=time.monotonic() - begin_s)

@@ -5,7 +5,6 @@ console/       Every console block of the README and of docs/ is made by running
 emulator       Writes the table of docs/emulator.md that says what each kind of finding means
 genes          Writes docs/genes.md
 h200           Makes docs/h200.md of the records of scripts/peers
-ladder_chart   Draws docs/ladder-h200-mission.svg and .png from the recorded climb
 markdown       Tables in Markdown, text between two marks of a page, and whole pages written or held against
                old ones
 package_lists  Writes into each package's docstring the list of its modules, by their first lines

@@ -49,10 +49,10 @@ def champions_of(source: str, gpu: GpuSpec) -> list[Champion]:
         return list(_of_peers(record, source, gpu))
     if made_by in _ARMS:
         return list(_of_arms(record, source, gpu))
-    raise UsageError(f"{source} is no record of scripts.searches.arms or scripts.peers.run: leave it out.")
+    raise UsageError(f"{source} is no record of scripts.peers.run or of a control arm: leave it out.")
 
 
-# ---- records of scripts/searches/arms.py
+# ---- records of searches beside a control arm (scripts/searches/records)
 
 
 def _of_arms(record: dict[str, Any], source: str, gpu: GpuSpec) -> Iterator[Champion]:
@@ -258,7 +258,7 @@ def _held(output: Path, sources: Sequence[str]) -> list[Champion]:
 def main() -> int:
     """Read, choose, write; one line for each champion."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("sources", nargs="+", help="records of scripts/searches/arms.py, or databases")
+    parser.add_argument("sources", nargs="+", help="records of scripts/peers/run.py, or databases")
     parser.add_argument("--fresh", action="store_true", help="forget what the output file holds")
     parser.add_argument("-o", "--output", type=Path, required=True, help="evoflash/champions/<gpu>.toml")
     args = parser.parse_args()

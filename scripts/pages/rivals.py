@@ -36,8 +36,8 @@ def content(record: Mapping[str, Any], libraries: Mapping[str, str]) -> str:
     rows = record["rows"]
     heads = ("problem", "card", "us", "GB/s", *libraries.values())
     made_by = f"By `{record['command']}` on {record['date']}, {record['software']}."
-    lines = ["", *_means(rows), "", *markdown.table(heads, (_cells(row, libraries) for row in rows)), ""]
-    return "\n".join([*lines, made_by, ""])
+    table = markdown.table(heads, (_cells(row, libraries) for row in rows))
+    return "\n".join(["", *(_kinds(rows, libraries) or _means(rows)), "", *table, "", made_by, ""])
 
 
 def _cells(row: Mapping[str, Any], libraries: Iterable[str]) -> list[str]:
@@ -59,6 +59,20 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"winner (geometric mean; the least {min(least):.3f})."
         )
     return said
+
+
+def _kinds(rows: Sequence[Mapping[str, Any]], libraries: Mapping[str, str]) -> list[str]:
+    """Of each kind of rows, where the record names kinds, the mean and the least ratio to each library."""
+    kinds = dict.fromkeys((row["kind"], row["card"]) for row in rows if "kind" in row)
+    if not kinds:
+        return []
+    lines = []
+    for kind, card in kinds:
+        of_kind = [row["rivals"] for row in rows if (row.get("kind"), row["card"]) == (kind, card)]
+        by_library = ([rivals[name][0] for rivals in of_kind if name in rivals] for name in libraries)
+        shown = (f"{sum(each) / len(each):.3f}, least {min(each):.3f}" if each else "" for each in by_library)
+        lines.append((kind, card.split()[1], str(len(of_kind)), *shown))
+    return markdown.table(("mean of", "card", "layers", *libraries.values()), lines)
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from scripts.records import read_record, write_record
 
 PAGE = ROOT / "docs" / "unseen.md"
 FOLDER = ROOT / "scripts" / "peers" / "records"
-ALONE = "without-archive-*.json*"  # records of scripts.peers.without_archive
+ALONE = "without-archive-*.json*"  # records of searches without the archive
 # Seeds or constants were chosen on these: their figures say nothing about a problem that nobody tuned.
 TUNED_ON = frozenset(
     {

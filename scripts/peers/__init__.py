@@ -13,8 +13,5 @@ rows                The rows of records/anchors-h200.json, which kernels of ours
 run                 Our fastest kernel for each row of the H200 anchors against the libraries
 through_flashinfer  Times exported kernels of the linear layer through FlashInfer's own function, beside
                     FlashInfer's kernels
-through_openevolve  Runs OpenEvolve itself on proposals that are kept, and says which program it ends with
 timing              What run.py does in a GPU process
-without_archive     Searches rows of the table without the archive and with one seed a family, against the
-                    archive's kernels
 """

@@ -110,9 +110,9 @@ def ours(row: str, spec: GpuSpec, dbs: Sequence[str], *, count: int) -> tuple[Ou
     return tuple(best[:count]) or _near(problem, spec, count=count)
 
 
-def archived(problem: Problem, spec: GpuSpec) -> Champion | None:
-    """The champion of exactly this problem, as it is today: of this GPU, or of the one of the same SMs from
-    whose archive a search on this one starts.
+def _champion(problem: Problem, spec: GpuSpec) -> Champion | None:
+    """Of exactly this problem, as it is today: of this GPU, or of the one of the same SMs from whose archive
+    a search on this one starts.
     """
     exact = (each for each in known_starts(spec.name) if each.problem == str(problem))
     today = (of_today(each, _space(each.genome.family, problem, spec)) for each in exact)
@@ -124,7 +124,7 @@ def _space(family: str, problem: Problem, spec: GpuSpec) -> SearchSpace:
 
 
 def _archived(problem: Problem, spec: GpuSpec) -> Iterator[Ours]:
-    known = archived(problem, spec)
+    known = _champion(problem, spec)
     if known is not None:  # a time of another GPU ranks beside no time of this one
         yield Ours(known.genome, known.us if known.gpu == spec.name else None, f"archive ({known.source})")
 

@@ -37,6 +37,14 @@ def test_a_row_that_nobody_measured_gets_what_is_near():
         assert not space.violations(each.genome)
 
 
+@pytest.mark.parametrize(("gpu", "has_time"), [("h200", True), ("h100", False)])
+def test_the_archives_kernel_stands_for_its_row_and_its_time_for_its_gpu(gpu, has_time):
+    (found,) = peers_rows.ours("s1k_d64", load_gpu(gpu), (), count=1)
+    assert found.genome.family == "flash_wgmma"
+    assert found.source.startswith("archive (")
+    assert (found.known_us is not None) == has_time
+
+
 # ---- ratios and targets
 
 

@@ -1,4 +1,7 @@
-"""Where the seconds of `evoflash search` go, by stage and by rung, and how busy the GPU is meanwhile (dmon).
+"""Where the seconds of `evoflash search` go, by stage and by rung, and how busy the GPU is meanwhile.
+
+The GPU is busy by two accounts: the SMs' (nvidia-smi dmon), and the share of the wall time in which a process
+of the GPU has a candidate or the finals (`gpu_process_busy`).
 
 Each problem is searched by the command itself, in a process of its own, with an empty cache and a database of
 its own; a few functions are wrapped so that they note when they were called. One JSON for all problems.
@@ -88,9 +91,18 @@ def leg(log: Path, arguments: list[str]) -> None:
     noted(MeasuredEvaluator, "collect")
     noted(MeasuredEvaluator, "in_turns")
     noted(finals_phase, "promote")
+    noted(finals_phase, "proven")
     noted(importlib.import_module("evoflash.search"), "_fill")  # evoflash.search itself is a function
-    for name in ("_evaluate", "_finals"):
+    for name in ("_screen", "_evaluate", "_finals"):
         noted(GpuWorker, name)
+    start = GpuWorker.__init__
+
+    def start_and_say(self: GpuWorker, *given: Any, **named: Any) -> None:
+        began_s = time.monotonic()
+        start(self, *given, **named)
+        self._lanes[0].process.references.add_done_callback(lambda _: note("references", began_s))
+
+    GpuWorker.__init__ = start_and_say  # type: ignore[method-assign]
     for owner, name in ((MeasuredEvaluator, "_preparing"), (GpuWorker, "screen"), (GpuWorker, "submit")):
         noted_until_done(owner, name)
     Store.add = add_and_say  # type: ignore[method-assign]
@@ -132,6 +144,7 @@ def measured(problem: str, options: list[str], folder: Path) -> Row:
         "code": code,
         "wall_s": round(took_s, 2),
         **digest(notes, began_s, sm_of(out)),
+        "gpu_process_busy": round(busy_s(notes) / took_s, 3),
         "said": said.read_text().splitlines()[-25:],
     }
 
@@ -154,10 +167,15 @@ def digest(notes: list[Row], began_s: float, sm: list[int]) -> Row:
         "imported": _end(named, "imported", began_s),
         "planned": _end(named, "plan", began_s),
         "evaluator made": _end(named, "__init__", began_s),
+        "GPU process ready": _end(named, "references", began_s),
+        "first kernel prepared": round(
+            min(n["at_s"] + n["took_s"] for n in named["_preparing"]) - began_s, 2
+        ),
         "first outcome": round(ends[0], 2),
         "last outcome": round(last, 2),
         "promoted": _end(named, "promote", began_s),
         "timed in turns": _end(named, "in_turns", began_s),
+        "proven": _end(named, "proven", began_s),
         "ended": _end(named, "ended", began_s),
     }
     proper = sm[int(_WARM_S) : int(last)]
@@ -181,6 +199,20 @@ def digest(notes: list[Row], began_s: float, sm: list[int]) -> Row:
     }
 
 
+def busy_s(notes: list[Row]) -> float:
+    """Seconds in which at least one process of the GPU had something to do."""
+    spans = sorted(
+        (n["at_s"], n["at_s"] + n["took_s"])
+        for n in notes
+        if n["name"] in ("_screen", "_evaluate", "_finals")
+    )
+    total_s, until_s = 0.0, 0.0
+    for begun_s, end_s in spans:
+        total_s += max(0.0, end_s - max(begun_s, until_s))
+        until_s = max(until_s, end_s)
+    return total_s
+
+
 def spent_by(adds: list[Row], status: str) -> Row:
     """Medians of the seconds on each rung."""
     spent = [n["spent"] for n in adds if n["status"] == status]
@@ -191,6 +223,10 @@ def spent_by(adds: list[Row], status: str) -> Row:
             found[rung] = {"n": len(values), "median": round(statistics.median(values), 4)}
             found[rung]["sum"] = round(sum(values), 2)
     return found
+
+
+def _ends(note: Row) -> float:
+    return float(note["at_s"] + note["took_s"])
 
 
 def _end(named: dict[str, list[Row]], name: str, began_s: float) -> float | None:

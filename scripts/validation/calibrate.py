@@ -30,7 +30,7 @@ from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
 from evoflash.kernels.family import families_for, load_family
 from evoflash.operations.attention.check_shapes import check_workloads
 from evoflash.operations.attention.inputs import ALL
-from evoflash.operations.attention.thresholds import thresholds
+from evoflash.operations.attention.operation import OPERATION
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.operations.expectations import thresholds_of
 from evoflash.space import Genome
@@ -198,7 +198,7 @@ def calibrate(args: argparse.Namespace) -> dict[str, Any]:
         "machine": machine.name,
         "versions": {name: load_family(name).version for name in names},
         "seconds": round(time.monotonic() - started, 1),
-        "gates": {name: asdict(gates) for name, gates in thresholds().items()},
+        "gates": {name: asdict(gates) for name, gates in OPERATION.thresholds().items()},
         "kernels": len(subjects),
         **found.as_dict(),
     }

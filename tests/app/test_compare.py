@@ -128,25 +128,25 @@ def test_kernels_made_for_different_problems_need_one_to_be_said(tmp_path, datab
     assert str(problem) == str(other)
 
 
-def test_a_kernel_with_arguments_of_its_own_cannot_be_judged(tmp_path):
-    path = tmp_path / "scale.cu"
-    path.write_text(
-        '/* evoflash check\nentry = "scale"\ngrid = 1\nblock = 32\n'
-        'arguments = [{ name = "x", dtype = "f32", shape = [32], out = true }]\n*/\n#include "ef.h"\n'
-        'extern "C" __global__ void scale(float*) {}\nEF_EXPORT_KERNEL(scale)\n'
-    )
-    with pytest.raises(UsageError, match="arguments of its own"):
-        found(str(path), "sdpa_flash", problem="mission")
+ITS_OWN = 'arguments = [{ name = "x", dtype = "f32", shape = [32], out = true }]'
 
 
-def test_a_kernel_that_does_not_compile_is_said_in_one_line(tmp_path):
-    path = tmp_path / "broken.cu"
+@pytest.mark.parametrize(
+    ("call", "text", "error"),
+    [
+        (ITS_OWN, "(float*) {}", "arguments of its own"),
+        ("attention = {}", "() { nonsense; }", r"does not compile: .*nonsense"),
+    ],
+)
+def test_a_kernel_that_cannot_be_judged_is_said_in_one_line(tmp_path, call, text, error):
+    path = tmp_path / "mine.cu"
     path.write_text(
-        '/* evoflash check\nentry = "broken"\ngrid = 1\nblock = 32\nattention = {}\n*/\n'
-        '#include "ef.h"\nextern "C" __global__ void broken() { nonsense; }\nEF_EXPORT_KERNEL(broken)\n'
+        f'/* evoflash check\nentry = "mine"\ngrid = 1\nblock = 32\n{call}\n*/\n#include "ef.h"\n'
+        f'extern "C" __global__ void mine{text}\nEF_EXPORT_KERNEL(mine)\n'
     )
-    with pytest.raises(EvoflashError, match=r"does not compile: .*nonsense"):
+    with pytest.raises(EvoflashError, match=error) as said:
         found(str(path), "sdpa_flash", problem="mission")
+    assert "\n" not in str(said.value)
 
 
 @pytest.mark.skipif(

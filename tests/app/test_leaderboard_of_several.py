@@ -4,13 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from in_process import invoke
 from tables import table_of_cases
-from typer.testing import CliRunner
 
 import evoflash
 from evoflash.app.leaderboard import leaderboard, short_names
-from evoflash.cli.options import program
-from evoflash.cli.program import commands, groups
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.store.run_edits import merge
@@ -72,9 +70,7 @@ def test_a_database_that_is_named_twice_counts_once(tmp_path: Path) -> None:
 
 def test_a_run_of_several_databases_is_refused(tmp_path: Path) -> None:
     one, two = filled(tmp_path / "a.db", (1, 12.0)), filled(tmp_path / "b.db", (1, 11.0))
-    done = CliRunner().invoke(
-        program(commands(), groups()), ["leaderboard", "--db", one, "--db", two, "--run", "1"]
-    )
+    done = invoke("leaderboard", "--db", one, "--db", two, "--run", "1")
     assert isinstance(done.exception, UsageError)
     assert "single --db" in str(done.exception)
 
@@ -92,9 +88,7 @@ def test_a_file_and_a_server_share_one_leaderboard_and_no_password_is_shown(
         put(store, begin(store, seed=2), evaluation_of(2, 11.0))
     one = filled(tmp_path / "a.db", (1, 12.0))
     asked = target.replace("evoflash@", "evoflash:secret@")
-    done = CliRunner().invoke(
-        program(commands(), groups()), ["leaderboard", "--db", one, "--db", asked, "--json"]
-    )
+    done = invoke("leaderboard", "--db", one, "--db", asked, "--json")
     found = json.loads(done.stdout)
     assert [row["score_us"] for row in found["leaderboard"]] == [11.0, 12.0]
     assert {run["database"] for run in found["runs"]} == {row["database"] for row in found["leaderboard"]}

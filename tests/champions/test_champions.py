@@ -383,9 +383,8 @@ def test_the_answer_exports_the_same_bytes_as_its_command(tmp_path, nobody) -> N
 
 
 @needs_gxx
-def test_an_archived_kernel_that_is_wrong_is_not_answered(archive, tmp_path, monkeypatch, nobody) -> None:
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(TEMPLATES))
-    load_family.cache_clear()
+def test_an_archived_kernel_that_is_wrong_is_not_answered(archive, tmp_path, use_templates, nobody) -> None:
+    use_templates(TEMPLATES)
     what = parse_problem("b=1,h=2,s=64,d=64")
     space = space_of(what, "planted")
     for fault, is_right in (("overrun", False), ("none", True)):
@@ -398,7 +397,6 @@ def test_an_archived_kernel_that_is_wrong_is_not_answered(archive, tmp_path, mon
                 NoKernelError, match=r"is not right here \(.*preflight.*run `evoflash search`"
             ):
                 ask(tmp_path / "none.db", problem=str(what))
-    load_family.cache_clear()
 
 
 def stored(db: Path, basis: Basis, score_us: float, *, seed: int = 0) -> Genome:
@@ -547,10 +545,9 @@ def test_where_the_gpu_is_it_is_measured_and_stored_as_a_run_of_its_own(tmp_path
 
 @needs_gxx
 def test_where_the_gpu_is_a_wrong_one_is_no_answer_but_its_run_is_kept(
-    archive, tmp_path, monkeypatch, present
+    archive, tmp_path, use_templates, present
 ) -> None:
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(TEMPLATES))
-    load_family.cache_clear()
+    use_templates(TEMPLATES)
     what = parse_problem("b=1,h=2,s=64,d=64")
     genome = space_of(what, "planted").genome({"fault": "overrun", "block_m": 32})
     archive(replace(champion_of(), problem=str(what), genome=genome))
@@ -561,7 +558,6 @@ def test_where_the_gpu_is_a_wrong_one_is_no_answer_but_its_run_is_kept(
     with open_store(str(tmp_path / "a.db"), read_only=True) as store:
         ((_, evaluation),) = store.history(store.runs()[0])
     assert not evaluation.is_correct
-    load_family.cache_clear()
 
 
 def test_a_gene_that_came_later_stands_at_its_first_value() -> None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import python_processes
 import typer
 from command_cases import EXIT_DEVICE, EXIT_USAGE, fresh, one_line
 from forked import evoflash
@@ -253,15 +254,7 @@ def test_a_path_that_cannot_be_written_leaves_nothing_half_done(searched, tmp_pa
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_evaluated(tmp_path):
     path = tmp_path / "stopped.db"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "evoflash", "search", "--gpu", "l4", "--budget", "500", "--db", str(path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell's background jobs ignore Ctrl-C, and so would everything that these tests start there.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    process = python_processes.evoflash("search", "--gpu", "l4", "--budget", "500", "--db", path)
     until(lambda: process.poll() is not None or _stored(path), what="an evaluation in the database")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=LIMIT_S)

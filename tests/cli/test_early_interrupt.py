@@ -6,15 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import python_processes
 from places import ROOT, environment
 from tables import data, table_of_cases
 
 SENDS_AT_IMPORT = data(__file__, "SENDS_AT_IMPORT")
-
-
-def heard_ctrl_c():
-    """A shell's background jobs ignore Ctrl-C, and so would everything that these tests start there."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @table_of_cases()
@@ -30,7 +26,7 @@ def test_a_signal_while_a_module_is_imported_is_one_line_and_its_exit_code(
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=heard_ctrl_c,
+        preexec_fn=python_processes.hear_ctrl_c,
     )
     assert (done.returncode, done.stderr) == (128 + sent, f"evoflash: stopped by {called}.\n")
     assert not (tmp_path / "a.db").exists()
@@ -39,15 +35,7 @@ def test_a_signal_while_a_module_is_imported_is_one_line_and_its_exit_code(
 def test_ctrl_c_in_a_command_that_stores_nothing_is_one_line(tmp_path):
     recording = tmp_path / "recording.json"
     os.mkfifo(recording)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "evoflash", "replay", str(recording)],
-        env=environment(),
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heard_ctrl_c,
-    )
+    process = python_processes.evoflash("replay", recording)
     with recording.open("w"):  # waits until the command reads, and lets it wait for what never comes
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()

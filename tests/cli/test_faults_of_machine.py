@@ -13,9 +13,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import python_processes
 from places import FIXTURES, ROOT, TESTS, environment
 from tables import data
 from waiting import LIMIT_S, has_open, is_alive, is_waiting, processes_below, until, workers_of
@@ -35,15 +37,7 @@ def variables(**more: str) -> dict[str, str]:
 
 def started(*arguments: object, **options: object) -> "subprocess.Popen[str]":
     """An evoflash command in a session of its own."""
-    return subprocess.Popen(
-        [*EVOFLASH, *map(str, arguments)],
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        **{"env": variables(), **options},  # type: ignore[call-overload]
-    )
+    return python_processes.evoflash(*arguments, **{"env": variables(), "start_new_session": True, **options})
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
@@ -254,8 +248,7 @@ def test_ctrl_c_is_heard_while_a_lock_on_the_database_is_waited_for(tmp_path: Pa
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin immediate")
-    hears = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    waiting = started(*REPLAY, "--budget", "20", "--db", path, **hears)
+    waiting = started(*REPLAY, "--budget", "20", "--db", path)
     wait_for_the_lock(waiting, path)
     waiting.send_signal(signal.SIGINT)
     code, line = ended(waiting)
@@ -270,9 +263,7 @@ HOLDER = data(__file__, "HOLDER")
 def test_a_second_search_of_the_same_run_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert ended(started(*REPLAY, "--budget", "2", "--db", path))[0] == 0
-    first = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, path], cwd=ROOT, env=variables(), stdout=subprocess.PIPE, text=True
-    )
+    first = python_processes.python("-c", HOLDER, path, stderr=None)
     assert first.stdout is not None
     assert first.stdout.readline() == "mine\n"
 
@@ -304,34 +295,30 @@ def assert_gone(processes: list[int]) -> None:
     until(lambda: not any(map(is_alive, processes)), what="the end of its processes")
 
 
+def ended_by(stop: Callable[["subprocess.Popen[str]"], None], path: Path) -> tuple[int, str]:
+    """How a search ends that is stopped midway; it leaves no process, and a whole database."""
+    search = started(*EMULATED, "--budget", "500", "--db", path)
+    wait_for_a_row(path, search)
+    workers = processes_below(search.pid)
+    stop(search)
+    end = ended(search)
+
+    assert workers
+    assert_gone(workers)
+    assert set(stored(path).values()) == {"correct"}
+    return end
+
+
 @pytest.mark.full
 def test_sigterm_to_a_job_ends_like_ctrl_c(tmp_path: Path) -> None:
     """A batch system sends it to every process of the job, not to the first one alone."""
-    path = tmp_path / "a.db"
-    search = started(*EMULATED, "--budget", "500", "--db", path)
-    wait_for_a_row(path, search)
-    workers = processes_below(search.pid)
-    os.killpg(search.pid, signal.SIGTERM)
-
-    code, line = ended(search)
+    code, line = ended_by(lambda search: os.killpg(search.pid, signal.SIGTERM), tmp_path / "a.db")
 
     assert (code, "the same command continues" in line) == (143, True), line
-    assert workers
-    assert_gone(workers)
-    assert set(stored(path).values()) == {"correct"}
 
 
 def test_kill_9_leaves_no_process_and_a_whole_database(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    search = started(*EMULATED, "--budget", "500", "--db", path)
-    wait_for_a_row(path, search)
-    workers = processes_below(search.pid)
-    search.kill()
-    search.communicate()
-
-    assert workers
-    assert_gone(workers)
-    assert set(stored(path).values()) == {"correct"}
+    assert ended_by(lambda search: search.kill(), tmp_path / "a.db")[0] == -9
 
 
 @pytest.mark.full

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nvrtc_texts import compiled
 from places import KERNELS
 from tables import data
 
@@ -71,21 +72,17 @@ def test_all_headers_are_reached_from_the_facade() -> None:
 
 
 def nvrtc_ptx(source: str, arch: str, *flags: str) -> str:
-    """A kernel's PTX, after ptxas has taken it too; fails the test with NVRTC's log."""
-    nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install '.[cuda13]'").cuda.nvrtc
-    program = nvrtc.createProgram(source, "kernel.cu", *ef_layer.nvrtc_headers(source))
-    try:
-        nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}", *flags])
-    except nvrtc.NVRTCError:
-        pytest.fail(nvrtc.getProgramLog(program))
-    assert nvrtc.getCUBIN(program).startswith(b"\x7fELF")
-    return str(nvrtc.getPTX(program), "utf-8")
+    """A kernel's PTX, after ptxas has taken it too."""
+    ptx, cubin = compiled(source, arch, *flags, headers=ef_layer.nvrtc_headers(source))
+    assert cubin.startswith(b"\x7fELF")
+    return ptx
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
 @pytest.mark.parametrize(
     "file", ["primitives.cu", "ampere_primitives.cu", "tiles.cu", "conversions.cu", "flash.cu"]
 )
+@pytest.mark.sample(7)
 def test_the_test_kernels_compile_for_each_target(file: str, arch: str) -> None:
     nvrtc_ptx((KERNELS / file).read_text(), arch)
 

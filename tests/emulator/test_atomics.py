@@ -139,6 +139,7 @@ def test_each_atomic_returns_the_old_value_and_leaves_the_new_one() -> None:
 
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize(("fault", "kind", "line"), told("combining"))
+@pytest.mark.sample(6)
 def test_a_wrong_way_to_combine_is_named(fault: int, kind: str, line: str, resident: bool) -> None:
     for way in WAYS:
         (emulation,), _, _ = combine(fault, resident=resident, **way)
@@ -146,6 +147,7 @@ def test_a_wrong_way_to_combine_is_named(fault: int, kind: str, line: str, resid
 
 
 @pytest.mark.parametrize(("fault", "lines"), told("turns", sets=("lines",)))
+@pytest.mark.sample(3)
 def test_a_wrong_way_to_take_turns_is_a_race(fault: int, lines: set[str]) -> None:
     for way in WAYS:
         (emulation,), _, _ = turns(fault, **way)
@@ -166,6 +168,7 @@ def test_blocks_that_wait_for_one_that_is_not_there_are_told_so() -> None:
 
 
 @pytest.mark.parametrize(("entry", "fault", "kinds", "lines"), told("beside_atomics", sets=("kinds",)))
+@pytest.mark.sample(4)
 def test_plain_accesses_race_with_atomics(entry: str, fault: int, kinds: set[str], lines: list[str]) -> None:
     dtype = np.float32 if entry == "pile" else np.int32
     seen = set()

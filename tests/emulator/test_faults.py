@@ -39,7 +39,7 @@ def excess(found: Found, kind: str, part: str) -> float:
 
 @pytest.mark.parametrize("kernel", kernels())
 @pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.sample(17)
+@pytest.mark.sample(10)
 def test_the_kernels_are_right_before_they_are_patched(kernel: str, delivery) -> None:
     found = run(kernel, None, delivery=delivery, schedule="random")
 
@@ -47,7 +47,7 @@ def test_the_kernels_are_right_before_they_are_patched(kernel: str, delivery) ->
 
 
 @pytest.mark.parametrize("fault", list(cases()))
-@pytest.mark.sample(36)
+@pytest.mark.sample(20)
 def test_a_planted_fault_gives_its_report(fault: Fault) -> None:
     for delivery in DELIVERIES:
         found = run(fault.kernel, fault, delivery=delivery)

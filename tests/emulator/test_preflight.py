@@ -166,6 +166,7 @@ DRIFTS = data(__file__, "DRIFTS")
 
 
 @pytest.mark.parametrize("name", DRIFTS)
+@pytest.mark.sample(3)
 def test_a_maximum_that_stays_shrinks_its_row_by_nothing(name):
     workload, family = AttentionWorkload(1, 1, 1, 20, 331, 128), load_family(name)
     key = workload.compile_key(GPU.arch)
@@ -219,7 +220,7 @@ STRIDED = {"flash_mma": (KEYS[1], VALUES), "flash_simt": (KEYS[0], {}), "flash_w
 
 @pytest.mark.parametrize("name", STRIDED)
 @pytest.mark.parametrize("tensor", "QKVO")
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_stride_that_is_cut_to_32_bits_or_taken_from_another_tensor_is_found(name, tensor):
     key, values = STRIDED[name]
     family = load_family(name)

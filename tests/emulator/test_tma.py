@@ -334,7 +334,7 @@ def test_plain_rows_go_there_and_back_and_add_up(delivery: str, schedule: str) -
 
 @pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
 @pytest.mark.parametrize(("number", "kind", "at"), told("tma"))
-@pytest.mark.sample(36)
+@pytest.mark.sample(24)
 def test_misuse_is_reported_with_its_line(
     number: int, kind: str, at: str, delivery: str, schedule: str
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nvrtc_texts import compiled
 from places import KERNELS
 from tables import table_of_cases
 
@@ -176,12 +177,5 @@ def test_narrow_copies_and_the_streaming_store_move_what_they_should() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
 def test_the_gpu_side_compiles_for_each_target(arch: str) -> None:
-    nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install '.[cuda13]'").cuda.nvrtc
-    program = nvrtc.createProgram(SOURCE, "wmma.cu", [], [])
-    try:
-        nvrtc.compileProgram(
-            program, ["-std=c++17", f"-arch={arch}", f"-I{DEVICE}", f"-I{ef_layer.made_headers()}"]
-        )
-    except nvrtc.NVRTCError:
-        pytest.fail(nvrtc.getProgramLog(program))
-    assert nvrtc.getCUBIN(program).startswith(b"\x7fELF")
+    _, cubin = compiled(SOURCE, arch, f"-I{DEVICE}", f"-I{ef_layer.made_headers()}")
+    assert cubin.startswith(b"\x7fELF")

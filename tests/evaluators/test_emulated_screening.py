@@ -41,13 +41,11 @@ def best_at(us: float) -> list[Evaluation]:
 
 
 @pytest.fixture
-def planted(monkeypatch):
+def planted(use_templates):
     """A kernel with that fault, of the family of tests/templates."""
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(TEMPLATES))
-    load_family.cache_clear()
+    use_templates(TEMPLATES)
     space = load_family("planted").space(PROBLEM.compile_keys(GPU.arch), GPU)
-    yield lambda fault: Proposal(space.genome({"fault": fault, "block_m": 32}))
-    load_family.cache_clear()
+    return lambda fault: Proposal(space.genome({"fault": fault, "block_m": 32}))
 
 
 def evaluated(proposal: Proposal, history: list[Evaluation], *, proves_all: bool = False) -> Evaluation:

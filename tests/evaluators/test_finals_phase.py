@@ -1,7 +1,9 @@
 """The phase after the loop, on a real store: who is promoted, rejected, timed again; by a made-up GPU."""
 
 import secrets
+from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,9 +11,10 @@ import pytest
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status, Timing, Verdict
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import FINALISTS, promote, prove_best, time_finalists
+from evoflash.evaluators.measured import file_until
 from evoflash.evaluators.pipeline import ThisMachine
 from evoflash.evaluators.prepare import PreparationFailure
-from evoflash.gpu.process.finals import FinalReport
+from evoflash.gpu.process.finals import FinalReport, _wait_for_cores
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
@@ -54,10 +57,15 @@ class Gpu:
 
     def proof_as_finalist(self, genome):
         self.done.append(("begins", genome))
-        return SimpleNamespace(failure=lambda: WRONG if genome in self.unproven else None)
+
+        def failure():
+            self.done.append(("asked", genome))
+            return WRONG if genome in self.unproven else None
+
+        return SimpleNamespace(failure=failure)
 
     def task_of(self, genome):
-        return SimpleNamespace(genome_id=genome.id)
+        return SimpleNamespace(genome_id=genome.id, genome=genome)
 
     def checked_on_hidden_shapes(self, task, genome, *, seed):
         assert task.genome_id == genome.id
@@ -69,6 +77,7 @@ class Gpu:
 
     def in_turns(self, finalists):
         self.timed = [task.genome_id for task in finalists]
+        self.done.append(("timed", finalists[0].genome))
         names = (*self.timed, LIBRARY)
         verdicts = {
             name: (Verdict(WORKLOAD, name not in self.late, 0.0, 0.0, 0.0, 1.0, "differs"),) for name in names
@@ -105,11 +114,11 @@ def test_the_fastest_are_promoted_and_neither_duplicates_nor_failures_nor_lower_
     )
     gpu = Gpu()
 
-    tasks = promote(gpu, store, run)
+    finalists = promote(gpu, store, run)
 
     fastest = range(FINALISTS + 2, 2, -1)
-    assert [task.genome_id for task in tasks] == [genome_of(number).id for number in fastest]
-    assert [task.genome_id for task in promote(gpu, store, run, count=1)] == [genome_of(FINALISTS + 2).id]
+    assert [each.task.genome_id for each in finalists] == [genome_of(number).id for number in fastest]
+    assert [each.genome.id for each in promote(gpu, store, run, count=1)] == [genome_of(FINALISTS + 2).id]
 
 
 def test_who_is_far_behind_the_fastest_right_one_is_no_finalist(store):
@@ -117,8 +126,8 @@ def test_who_is_far_behind_the_fastest_right_one_is_no_finalist(store):
         store, evaluation_of(1, 8.0), evaluation_of(2, 9.0), evaluation_of(3, 9.1), evaluation_of(4, 9.3)
     )
 
-    right = [task.genome_id for task in promote(Gpu(), store, run)]
-    after = [task.genome_id for task in promote(Gpu(hidden=[1]), store, run)]
+    right = [each.genome.id for each in promote(Gpu(), store, run)]
+    after = [each.genome.id for each in promote(Gpu(hidden=[1]), store, run)]
 
     assert right == [genome_of(1).id]
     assert after == [genome_of(2).id, genome_of(3).id]
@@ -205,20 +214,37 @@ def test_without_a_gpu_the_best_is_proven_until_one_is_right(store):
     assert outcome(store, run, 3).status is outcome(store, run, 9).status is Status.CORRECT
 
 
-def test_with_a_gpu_the_emulator_proves_finalists_while_they_are_checked_and_the_next_one_follows(store):
-    far, near = [evaluation_of(n, 9.0 + 0.05 * n) for n in range(3, 25)], evaluation_of(2, 8.1)
+def test_with_a_gpu_the_emulator_proves_finalists_while_they_are_timed_and_the_next_ones_follow(store):
+    far, near = [evaluation_of(n, 9.0 + 0.1 * n) for n in range(3, 25)], evaluation_of(2, 8.1)
     run = run_of(store, evaluation_of(1, 8.0), near, *far)
-    gpu = Gpu(emulated=[1, 2])
+    gpu = Gpu(emulated=[1])
 
-    time_finalists(gpu, store, run)
+    report = time_finalists(gpu, store, run)
 
-    first, second, third = map(genome_of, (1, 2, 3))
-    begun = [("begins", first), ("begins", second), ("checked", first), ("checked", second)]
-    assert gpu.done[:6] == [*begun, ("begins", third), ("checked", third)]
-    wrong = outcome(store, run, 1)
+    first, second = map(genome_of, (1, 2))
+    checks = [*(("begins", each) for each in (first, second)), ("checked", first), ("checked", second)]
+    asked = [("asked", first), ("asked", second)]
+    again = [("begins", second), ("checked", second), ("timed", second), ("asked", second)]
+    assert gpu.done == [*checks, ("timed", first), *asked, *again]
+    wrong, right = outcome(store, run, 1), outcome(store, run, 2)
     assert (wrong.status, wrong.rung, wrong.score_us) == (Status.RUNTIME, Rung.PREFLIGHT, None)
     assert wrong.reason == "as a finalist: wrong beyond 6000 keys"
-    assert gpu.timed[0] == third.id
+    assert [timing.protocol for timing in wrong.timings] == ["cold"]
+    assert right.score_us == 1.0
+    assert report is not None
+    assert first.id not in report.timings
+
+
+def test_a_file_says_how_long_finalists_are_emulated_beside_their_timing():
+    call = Future()
+    with file_until([call]) as busy:
+        assert Path(busy).exists()
+        call.set_result(None)
+        _wait_for_cores(busy)
+
+        assert not Path(busy).exists()
+        with file_until([call]) as none:
+            assert none == ""
 
 
 def test_the_best_of_a_handful_is_no_finalist(store):

@@ -47,6 +47,7 @@ def genomes(family, problem, gpu, count, seed):
 @pytest.mark.cover
 @pytest.mark.parametrize("text", PROBLEMS)
 @pytest.mark.parametrize("family", [family.name for family in families_for(load_gpu("h200"))])
+@pytest.mark.sample(4)
 def test_the_launcher_works_out_what_the_family_works_out(family, text):
     gpu, problem = load_gpu("h200"), parse_problem(text)
     for genome in genomes(family, problem, gpu, 12, seed=len(text)):

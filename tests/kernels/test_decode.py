@@ -200,6 +200,7 @@ def bits_of(made, built, inputs, workload, *, sm_count=132):
 
 @EACH
 @pytest.mark.parametrize("relation", [ignores_company, moves_sequences])
+@pytest.mark.cover
 def test_rows_of_fixed_shares_are_the_same_to_the_bit_in_any_company(relation, family):
     """And on GPUs of any size."""
     made, built = fixed(family), library(family)

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from nvrtc_texts import compiled
 from places import KERNELS
 from tables import data
 
@@ -15,17 +16,6 @@ def shapes(text: str) -> set[str]:
     """Every wgmma in a text: 'n64k16.f32.f16 ss' and the like."""
     found = re.findall(r"wgmma_shape_(\w\w)\(.*\n.*\n.*m64(n\d+k16\.f32\.b?f16)\.", text)
     return {f"{shape} {source}" for source, shape in found}
-
-
-def compiled(source: str, arch: str, *flags: str) -> str:
-    """The PTX of a text that includes nothing; fails the test with NVRTC's log."""
-    nvrtc = pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install '.[cuda13]'").cuda.nvrtc
-    program = nvrtc.createProgram(source, "kernel.cu", [], [])
-    try:
-        nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}", *flags])
-    except nvrtc.NVRTCError:
-        pytest.fail(nvrtc.getProgramLog(program))
-    return nvrtc.getPTX(program).decode()
 
 
 def test_an_export_holds_just_the_wgmma_in_use() -> None:

@@ -6,7 +6,7 @@ import shlex
 
 import numpy as np
 import pytest
-from cupy.cuda import nvrtc
+from nvrtc_texts import compiled
 
 from evoflash.champions import read_champions
 from evoflash.errors import UsageError
@@ -28,9 +28,7 @@ def exported(problem: str, gpu: str = "l4", **values) -> str:
     [("mission", "l4"), ("mission,causal,dtype=bf16", "a100"), ("gqa4k_d128,causal", "h200")],
 )
 def test_the_file_compiles_with_nvrtc_and_no_include_path(problem, gpu):
-    program = nvrtc.createProgram(exported(problem, gpu, warps=4, rescale="lazy"), "kernel.cu", [], [])
-
-    nvrtc.compileProgram(program, ["-std=c++17", f"-arch={load_gpu(gpu).arch}"])
+    compiled(exported(problem, gpu, warps=4, rescale="lazy"), load_gpu(gpu).arch)
 
 
 def test_the_file_holds_only_the_primitives_that_the_kernel_uses():
@@ -82,7 +80,7 @@ def test_split_keys_are_exported_with_both_kernels_and_their_scratch():
 
     text = export_kernel(space.genome({"kv_splits": 4, "consumers": 1, "pack_gqa": "on"}), what, spec)
 
-    nvrtc.compileProgram(nvrtc.createProgram(text, "kernel.cu", [], []), ["-std=c++17", "-arch=sm_90a"])
+    compiled(text, "sm_90a")
     assert text.count("EF_EXPORT_KERNEL(") == 3  # the macro, and two kernels
     first, second = r"launch\(flash_wgmma, grids\[0\]", r"launch\(flash_wgmma_combine, grids\[1\]"
     assert re.search(rf"{first}[^;]* return error;\n  return {second}", text)

@@ -81,7 +81,7 @@ def test_each_value_of_each_gene_runs_clean(cases, name, value):
     ("cases", "name", "one", "other"),
     [one for each in BY_GENE for one in with_family(each, gene_cases.adjacent_values(each.family))],
 )
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_no_value_is_inert(cases, name, one, other):
     genomes = cases.with_value(name, one, other), cases.with_value(name, other, one)
     first, second = (
@@ -114,7 +114,7 @@ def meetings(cases: FamilyCases) -> Iterator[object]:
 @pytest.mark.parametrize(
     ("cases", "values", "key"), [one for each in BY_GENE for one in with_family(each, meetings(each))]
 )
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_genes_that_meet_run_clean(cases, values, key):
     genome = cases.genome(values, key)
     assert values.items() <= {**cases.said["base"], **genome.as_dict()}.items(), "a gene is not active here"
@@ -171,7 +171,7 @@ SHAPES = data(__file__, "SHAPES", tuples=True)
 @pytest.mark.parametrize(
     "causal", [True, pytest.param(False, marks=pytest.mark.full)], ids=["causal", "full"]
 )
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 def test_odd_shapes_come_out_right(cases, values, seq_q, seq_kv, causal, trial):
     """Output and LSE of every row, O = 0 and LSE = -inf for rows that see no key; two batches, six heads."""
     key = replace(cases.key, causal=causal, gqa_ratio=3, dtype="bf16")
@@ -207,7 +207,7 @@ def test_a_rendered_kernel_holds_its_genes_and_nothing_of_others(cases, row):
         for name, values in {"base": {}, **cases.said["pairs"]}.items()
     ],
 )
-@pytest.mark.sample(40)
+@pytest.mark.sample(20)
 def test_a_rendered_kernel_reads_as_if_written_by_hand(cases, values):
     for causal in (True, False):
         key = replace(cases.key, causal=causal)
@@ -225,7 +225,7 @@ def test_a_rendered_kernel_reads_as_if_written_by_hand(cases, values):
         for mistake in kernel["mistakes"]
     ],
 )
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_a_planted_mistake_is_found(cases, kernel, mistake):
     key = cases.key_with(kernel.get("key", {}))
     values, registers = cases.values(kernel), kernel.get("registers", 0)

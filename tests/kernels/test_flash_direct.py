@@ -23,6 +23,7 @@ COMMON, EXCHANGE = {"merge": "common"}, {"merge": "exchange"}
 @pytest.mark.parametrize(("dtype", "causal", "gqa"), [("fp16", False, 1), ("bf16", True, 4)])
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.parametrize("key_warps", [1, 4])
+@pytest.mark.sample(2)
 def test_each_kind_of_kernel_runs_clean_on_each_gpu(gpu, dtype, causal, gqa, head_dim, key_warps):
     spec = load_gpu(gpu)
     key = AttentionKey(head_dim, dtype, causal, gqa, spec.arch)
@@ -42,7 +43,7 @@ def test_the_parts_of_many_warps_may_be_more_than_a_small_gpu_has():
 @pytest.mark.cover
 @pytest.mark.parametrize("name", [seed.name for seed in FAMILY.seeds])
 @pytest.mark.parametrize("gpu", ["a100", "l4", "h200"])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_each_seed_is_valid_and_does_not_spill(name, gpu):
     (seed,) = (seed for seed in FAMILY.seeds if seed.name == name)
     spec = load_gpu(gpu)

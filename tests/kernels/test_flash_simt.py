@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from cupy.cuda import nvrtc
 from gene_cases import cases_of
+from nvrtc_texts import compiled
 
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.preflight import preflight
@@ -139,8 +139,7 @@ def test_the_exported_file_compiles_with_no_include_path(name):
 
     assert "ef.h" not in text
     assert ("smem_static" in text) == (values.get("smem_home") == "static")
-    program = nvrtc.createProgram(text, "kernel.cu", [], [])
-    nvrtc.compileProgram(program, ["-std=c++17", f"-arch={GPU.arch}"])
+    compiled(text, GPU.arch)
 
 
 def test_rendering_twice_gives_the_same_bytes():

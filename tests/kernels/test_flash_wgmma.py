@@ -68,7 +68,7 @@ def test_divided_keys_make_more_blocks_of_fewer_rows():
 @pytest.mark.cover
 @pytest.mark.parametrize("schedule", ["persistent", "dynamic"])
 @pytest.mark.parametrize("sms", [1, 3, 5, 200])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_blocks_share_all_pieces_of_work_whatever_the_gpu_holds(schedule, sms):
     """Grids are multiples of the batch: some blocks are too many. Every row outgrows its first tile."""
     workload = AttentionWorkload(3, 4, 2, 300, 300, 64, causal=True)
@@ -93,6 +93,7 @@ def test_a_block_may_have_more_pieces_of_work_than_it_can_note(epilogue):
 
 
 @pytest.mark.parametrize(("ratio", "causal"), [(1, False), (4, True)])
+@pytest.mark.sample(1)
 def test_a_note_behind_the_last_place_is_noticed_where_tiles_are_small(ratio, causal):
     """Its mark is read where the run's log, which is shorter than the kernel's, was never written."""
     values = {"schedule": "dynamic", "rescale": "speculative", "block_n": 32, "consumers": 1, "turns": "none"}
@@ -108,7 +109,7 @@ def test_a_note_behind_the_last_place_is_noticed_where_tiles_are_small(ratio, ca
 
 
 @pytest.mark.parametrize(("consumers", "overlap"), [(1, "intra"), (2, "intra"), (3, "none")])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_warpgroup_of_two_tiles_owns_twice_the_rows_and_fetches_as_many_keys(consumers, overlap):
     workload, key = AttentionWorkload(1, 2, 2, 768, 128, 64), replace(KEY, causal=False, gqa_ratio=1)
     counted = {}
@@ -158,7 +159,7 @@ BUFFERED = {"overlap": "buffered", "rescale": "speculative", "schedule": "dynami
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("schedule", ["dynamic", "grid"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_second_p_takes_turns_with_the_first_whatever_the_tiles(schedule, causal):
     """One to five tiles, the last not whole: what the loop of two steps leaves over."""
     key = replace(KEY, gqa_ratio=1, causal=causal)
@@ -198,7 +199,7 @@ SKIPPING = {"tile_skip": "on", "consumers": 4, "schedule": "dynamic", "q_stages"
 
 @table_of_cases(tuples=True)
 @pytest.mark.parametrize("more", [{}, {"schedule": "grid", "kv_splits": 4}], ids=["dynamic", "split"])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q, seq_kv, own, more):
     workload, products = ALONE.workload(1, 1, seq_q, seq_kv), {}
     for name in ("off", "on"):
@@ -211,7 +212,7 @@ def test_a_warpgroup_multiplies_the_tiles_that_its_rows_see_and_no_others(seq_q,
 
 @pytest.mark.parametrize("rescale", ["online", "speculative"])
 @pytest.mark.parametrize("sms", [1, 5])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_rings_and_turns_stay_in_step_when_warpgroups_sit_out_tiles_of_piece_after_piece(rescale, sms):
     """Query blocks of uneven ends, some with rows that see nothing."""
     workload = AttentionWorkload(2, 2, 2, 600, 560, 64, causal=True)
@@ -225,7 +226,7 @@ HALVING = {"tile_skip": "half", "block_n": 128, "rescale": "online"}
 
 @table_of_cases()
 @pytest.mark.parametrize("more", [{}, {"schedule": "dynamic", "rescale": "speculative", "sum_of": "exact"}])
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_a_warpgroup_multiplies_half_of_a_last_tile_of_which_its_rows_see_no_more(
     seq_q, seq_kv, scores, values, more
 ):
@@ -241,7 +242,7 @@ def test_a_warpgroup_multiplies_half_of_a_last_tile_of_which_its_rows_see_no_mor
 
 @pytest.mark.parametrize("values", [{}, {"tile_skip": "both", "consumers": 3, "block_n": 96}])
 @pytest.mark.parametrize("rescale", ["lazy", "speculative"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_rings_and_turns_stay_in_step_when_warpgroups_take_half_a_tile_of_piece_after_piece(rescale, values):
     """Query blocks of uneven ends, some with rows that see nothing; packed heads: one query has two rows."""
     workload, gpu = AttentionWorkload(2, 4, 2, 330, 290, 64, causal=True), replace(H200, sm_count=3)
@@ -256,6 +257,7 @@ def test_rings_and_turns_stay_in_step_when_warpgroups_take_half_a_tile_of_piece_
     "missing",
     ["take_turn();", "pass_turn(j);", "release(k_empty + 8 * k_slot, lane);", "ef::wgmma_wait<1>();"],
 )
+@pytest.mark.sample(2)
 def test_what_is_missing_in_the_step_of_half_a_tile_is_noticed(missing):
     candidate = render(genome_of({**HALVING, "schedule": "dynamic"}, ALONE), ALONE, H200)
     before, step = candidate.source.split("HalfScores half;")
@@ -311,30 +313,24 @@ def test_the_maps_are_those_of_the_tiles():
     )
 
 
-def test_blocks_of_a_cluster_fetch_a_part_each():
+ALONE_IN_KEYS = {"cluster_use": "keys", "epilogue": "direct", "producer": "self", "turns": "none"}
+
+
+@pytest.mark.parametrize(
+    ("values", "grid", "cluster", "rows"),
+    [
+        ({"tile_order": "heads_first"}, (8, 4, 2), (1, 4, 1), [64, 16, 16, 64]),  # each fetches a part
+        (ALONE_IN_KEYS, (12, 8, 2), (4, 1, 1), [64, 64, 64]),  # they divide the keys of the same rows
+        ({"cluster_use": "both", "epilogue": "direct"}, (8, 8, 2), (4, 1, 1), [64, 32, 32]),  # pairs: both
+    ],
+    ids=["tiles", "keys", "both"],
+)
+def test_blocks_of_a_cluster_share_tiles_or_divide_the_keys(values, grid, cluster, rows):
     workload = AttentionWorkload(2, 8, 8, 300, 400, 64, causal=True)
-    (launch,) = FAMILY.launches(genome_of({"cluster": 4, "tile_order": "heads_first"}), workload, H200)
+    (launch,) = FAMILY.launches(genome_of({"cluster": 4, **values}), workload, H200)
 
-    assert (launch.grid, launch.cluster) == ((8, 4, 2), (1, 4, 1))
-    assert [each.box[2] for each in launch.maps] == [64, 16, 16, 64]
-
-
-def test_blocks_of_a_cluster_that_divide_the_keys_share_their_rows():
-    workload = AttentionWorkload(2, 8, 8, 300, 400, 64, causal=True)
-    values = {"cluster": 4, "cluster_use": "keys", "epilogue": "direct", "producer": "self", "turns": "none"}
-    (launch,) = FAMILY.launches(genome_of(values), workload, H200)
-
-    assert (launch.grid, launch.cluster) == ((12, 8, 2), (4, 1, 1))
-    assert [each.box[2] for each in launch.maps] == [64, 64, 64]
-
-
-def test_pairs_that_share_tiles_fetch_a_half_each_and_divide_the_keys():
-    workload = AttentionWorkload(2, 8, 8, 300, 400, 64, causal=True)
-    values = {"cluster": 4, "cluster_use": "both", "epilogue": "direct"}
-    (launch,) = FAMILY.launches(genome_of(values), workload, H200)
-
-    assert (launch.grid, launch.cluster) == ((8, 8, 2), (4, 1, 1))
-    assert [each.box[2] for each in launch.maps] == [64, 32, 32]
+    assert (launch.grid, launch.cluster) == (grid, cluster)
+    assert [each.box[2] for each in launch.maps] == rows
 
 
 SPLIT = {"kv_splits": 8, "block_n": 32, "rescale": "speculative"}

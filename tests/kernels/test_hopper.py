@@ -31,7 +31,7 @@ LENGTHS = ("sq=75,skv=300", "sq=1,skv=77", "sq=200,skv=90")
 @pytest.mark.cover
 @pytest.mark.parametrize("kind", [FULL_64, CAUSAL_64, FULL_128, CAUSAL_128])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 def test_a_configuration_computes_attention_without_a_report(name: str, kind: str) -> None:
     configuration = CONFIGURATIONS[name]
     if not configuration.fits(parse_workload(f"{kind},s=1").head_dim):
@@ -61,6 +61,7 @@ def test_strides_are_the_callers(name: str) -> None:
 @pytest.mark.cover
 @pytest.mark.parametrize("kind", [FULL_64, CAUSAL_128])
 @pytest.mark.parametrize("name", ["plain", "ping_pong", "wide", "three_wide", "multicast_overlap"])
+@pytest.mark.sample(3)
 def test_ptxas_neither_spills_nor_serialises(name: str, kind: str) -> None:
     """C7510 to C7519 are how it says that it took a pipeline of wgmma apart."""
     key = parse_workload(f"{kind},s=1").compile_key(ARCH)

@@ -71,7 +71,7 @@ def genome_with(name, gene, value, key):
 
 
 @pytest.mark.parametrize(("name", "gene", "value"), list(values_of_genes()))
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 def test_a_value_of_a_gene_runs_clean(name, gene, value):
     key = replace(key_of(name), rows=1 if (gene, value) == ("rows_per_warp", 8) else ROWS[name])
     genome = genome_with(name, gene, value, key)
@@ -86,6 +86,7 @@ def test_a_value_of_a_gene_runs_clean(name, gene, value):
 @pytest.mark.parametrize("added", [{}, {"bias": True, "residual": True}], ids=["plain", "added"])
 @pytest.mark.parametrize("rows", [1, 8, 64])
 @pytest.mark.cover
+@pytest.mark.sample(3)
 def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, kind, added, rows):
     if rows > 8 and name == "linear_simt":
         pytest.skip("it is for few rows")
@@ -116,7 +117,12 @@ def test_kernels_of_older_gpus_compile(arch):
 @pytest.mark.parametrize("seed_of", FAMILIES)
 def test_every_seed_is_valid_for_some_layer(seed_of):
     family, meant = FAMILIES[seed_of], set()
-    for text in ("linear:8b_o,m=1,dtype=fp8b128", "linear:8b_o,m=8", "linear:8b_gateup,m=4,dtype=fp8t"):
+    for text in (
+        "linear:8b_o,m=1,dtype=fp8b128",
+        "linear:8b_o,m=8",
+        "linear:8b_o,m=31,dtype=fp8b128",
+        "linear:8b_gateup,m=4,dtype=fp8t",
+    ):
         problem = parse_problem(text)
         space = family.space(problem.compile_keys(GPU.arch), GPU)
         meant |= {genome.id for genome in family.seeds_for(problem, space, GPU)}
@@ -125,6 +131,7 @@ def test_every_seed_is_valid_for_some_layer(seed_of):
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("x", ["bf16", "e4m3"])
+@pytest.mark.cover
 def test_a_right_kernel_comes_through_what_only_the_best_meet(name, x):
     made = candidate(name, KERNELS[name]["counter"], key_of(name, x=x))
 
@@ -135,7 +142,7 @@ def test_a_right_kernel_comes_through_what_only_the_best_meet(name, x):
 
 
 @table_of_cases()
-@pytest.mark.sample(15)
+@pytest.mark.sample(9)
 def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, x):
     key = key_of(family, x=x or "bf16")
     found = preflight(
@@ -150,6 +157,7 @@ def test_a_planted_mistake_is_found(kernel, family, old, new, status, says, x):
 @pytest.mark.parametrize("x", ["bf16", "e4m3"])
 @pytest.mark.parametrize("fault", data(__file__, "FAULTS"), ids=lambda fault: fault["name"])
 @pytest.mark.cover
+@pytest.mark.sample(14)
 def test_a_fault_of_the_kind_that_is_judged_is_found_before_a_gpu(fault, family, x):
     """Each in every family, with x in either type; `old` by family where the text differs."""
     if x not in fault.get("x", ["bf16", "e4m3"]):
@@ -207,6 +215,7 @@ def outputs(made, name, *, seeds):
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("merge", ["counter", "cluster"])
+@pytest.mark.sample(3)
 def test_sums_are_in_one_order_whoever_comes_first(name, merge):
     made = candidate(name, {**KERNELS[name]["shares"], "k_merge": merge}, key_of(name))
 
@@ -296,13 +305,22 @@ def compiled(*command, folder):
 @needs_nvcc
 def test_an_exported_file_is_a_program_and_its_own_header(tmp_path):
     exported_into(tmp_path, "first", "linear_mma", "m=9,n=1280,k=8192,bias")
+
+    compiled("nvcc", *WALL, "first.cu", "-o", "program", folder=tmp_path)
+    compiled(
+        *("gcc", "-std=c99", "-Wall", "-Wextra", "-x", "c", "-c", "first.cu", "-o", "c.o"), folder=tmp_path
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.full  # two kernels for nvcc
+@needs_nvcc
+def test_two_exported_files_are_one_program(tmp_path):
+    exported_into(tmp_path, "first", "linear_mma", "m=9,n=1280,k=8192,bias")
     exported_into(tmp_path, "second", "linear_simt", "m=1,8b_o,dtype=fp8b128")
 
     compiled("nvcc", *WALL, "-DEVOFLASH_NO_MAIN", "-c", "first.cu", "-o", "a.o", folder=tmp_path)
     compiled("nvcc", *WALL, "second.cu", "a.o", "-o", "program", folder=tmp_path)
-    compiled(
-        *("gcc", "-std=c99", "-Wall", "-Wextra", "-x", "c", "-c", "first.cu", "-o", "c.o"), folder=tmp_path
-    )
 
 
 @pytest.mark.slow

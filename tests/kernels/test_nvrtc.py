@@ -34,7 +34,7 @@ def candidate(arch: str = "sm_89", *, seed: int = 0, **values) -> Candidate:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("head_dim", [64, 128])
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 def test_the_family_compiles_for_every_architecture(arch, dtype, head_dim):
     key = AttentionKey(head_dim, dtype, head_dim == 128, 2, arch)
     space = load_family("flash_mma").space((key,), load_gpu("l4"))
@@ -103,7 +103,7 @@ def test_an_unwritable_cache_is_said_in_one_line(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["build.json", "kernel.cubin", "log.txt", "sha256"])
 @pytest.mark.parametrize("damage", ["cut", "gone", "changed"])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_cache_folder_that_is_not_as_it_was_written_is_compiled_anew(tmp_path, monkeypatch, name, damage):
     monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
     build = compile_candidate(candidate(seed=6))

@@ -1,7 +1,7 @@
 """Rendered kernels: golden texts, the lint, and that the same genome gives the same bytes."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -65,14 +65,12 @@ def test_a_genome_of_another_family_version_is_refused():
 
 
 @pytest.fixture
-def own_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_templates(tmp_path: Path, use_templates: Callable[[Path], None]) -> Path:
     """A user's folder with a copy of flash_wgmma and of its parts."""
     shutil.copy(TEMPLATES / "flash_wgmma.cu.j2", tmp_path)
     shutil.copytree(TEMPLATES / "flash_wgmma", tmp_path / "flash_wgmma")
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(tmp_path))
-    load_family.cache_clear()
-    yield tmp_path
-    load_family.cache_clear()
+    use_templates(tmp_path)
+    return tmp_path
 
 
 def flash_wgmma_text() -> str:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from cupy.cuda import nvrtc
+from nvrtc_texts import compiled
 from places import TEMPLATES
 from tables import table_of_cases
 
@@ -29,11 +29,9 @@ BOXES = TEMPLATES / "boxes.cu.j2"
 
 
 @pytest.fixture
-def family(monkeypatch):
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(BOXES.parent))
-    load_family.cache_clear()
-    yield load_family("boxes")
-    load_family.cache_clear()
+def family(use_templates):
+    use_templates(BOXES.parent)
+    return load_family("boxes")
 
 
 def genome_of(family, **values):
@@ -93,8 +91,7 @@ def test_the_kernel_compiles_for_hopper(family):
 def test_the_exported_file_compiles_with_nvrtc_alone(family):
     text = export_kernel(genome_of(family), Problem((WORKLOAD,)), H200)
 
-    program = nvrtc.createProgram(text, "kernel.cu", [], [])
-    nvrtc.compileProgram(program, ["-std=c++17", "-arch=sm_90a"])
+    compiled(text, "sm_90a")
 
 
 @pytest.mark.slow

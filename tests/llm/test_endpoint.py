@@ -7,8 +7,8 @@ import pytest
 from tables import table_of_cases
 
 from evoflash.errors import UsageError, without_passwords
-from evoflash.exchange import ANSWERED
 from evoflash.llm.endpoint import MOST_BYTES, Endpoint, endpoint, post
+from evoflash.model_exchange import ANSWERED
 from tests.llm import loopback
 
 KEY = "sk-0123456789abcdef"

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from strategy_cases import SPACE, Notebook, Recorded, cut, score_us, spend
 
-from evoflash.exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, VALID
 from evoflash.llm.correspondence import MOST_FAILURES, MOST_USELESS, Correspondence
 from evoflash.llm.endpoint import Endpoint
 from evoflash.llm.operator import WithLanguageModel, trials
 from evoflash.llm.prompt import KernelSource, KernelTask
+from evoflash.model_exchange import ANSWERED, MODEL_EDIT, RANDOM_EDIT, VALID
 from evoflash.search import search
 from evoflash.strategies import make_strategy
 from tests.llm import loopback
@@ -125,6 +125,7 @@ def test_edits_of_a_text_are_proposed_with_random_genes_beside_and_the_strategy_
 
 @pytest.mark.parametrize("name", USELESS)
 @pytest.mark.parametrize("source", [None, SOURCE], ids=["genes", "source"])
+@pytest.mark.sample(14)
 def test_with_a_useless_endpoint_the_search_is_what_it_is_without_one(name: str, source) -> None:
     alone = spend(make_strategy("uniform", SPACE, seed=3), BUDGET, ahead=3)
     with loopback.loopback(USELESS[name]) as server:

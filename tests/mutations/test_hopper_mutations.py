@@ -40,7 +40,7 @@ def hopper(text: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
     while len(walk) < 60:
         parent = walk[int(rng.integers(len(walk)))]
         walk.append(OPERATORS["reset"].child([parent], space, rng) or parent)
-    return space, (*walk, *(space.sample(rng) for _ in range(12)))
+    return space, (*walk, *(space.sample(rng) for _ in range(3)))
 
 
 def moves(name: str, text: str, has: dict[str, Value]) -> list[Move]:

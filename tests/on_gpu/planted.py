@@ -1,5 +1,6 @@
 """A plain correct attention kernel with evoflash's ABI, and the same with one mistake planted in it."""
 
+from nvrtc_texts import compiled
 from places import TESTS
 
 from evoflash.gpu.process.rungs import GpuTask
@@ -36,18 +37,11 @@ def build(folder, key: AttentionKey, fault: str) -> str:
     """Compile for one key; the cubin's path."""
     path = folder / f"{key}-{FAULTS[fault]}.cubin"
     if not path.exists():
-        from cupy.cuda import nvrtc  # here: where CuPy is missing these tests are skipped, not broken
-
-        program = nvrtc.createProgram(SOURCE, "planted.cu", [], [])
         numbers = {"D": key.head_dim, "BF16": key.dtype == "bf16", "CAUSAL": key.causal, "ROWS": ROWS}
         at_size, number = divmod(FAULTS[fault], 100)
         numbers |= {"FAULT": number, "AT_SIZE": at_size, "BIG_HEADS": BIG_HEADS, "HIDDEN_HEAD": HIDDEN_HEAD}
         defines = [f"-D{name}={int(value)}" for name, value in numbers.items()]
-        try:
-            nvrtc.compileProgram(program, ["-std=c++17", f"-arch={key.arch}", *defines])
-        except nvrtc.NVRTCError:
-            raise AssertionError(nvrtc.getProgramLog(program)) from None
-        path.write_bytes(nvrtc.getCUBIN(program))
+        path.write_bytes(compiled(SOURCE, key.arch, *defines)[1])
     return str(path)
 
 

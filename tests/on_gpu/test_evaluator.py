@@ -24,10 +24,9 @@ FAULTS = {
 
 @pytest.mark.gpu
 @pytest.mark.alone_on_gpu
-def test_each_bad_candidate_costs_only_itself_on_the_gpu(spec, monkeypatch):
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(TEMPLATES))
+def test_each_bad_candidate_costs_only_itself_on_the_gpu(spec, monkeypatch, use_templates):
+    use_templates(TEMPLATES)
     monkeypatch.setattr(measured, "which", lambda _: None)  # no g++: nothing stops them before the GPU
-    load_family.cache_clear()
     space = load_family("planted").space(PROBLEM.compile_keys(spec.arch), spec)
     with MeasuredEvaluator(
         PROBLEM, spec, seed=1, cores=ThisMachine(2), ahead=2, proves_all=True
@@ -43,4 +42,3 @@ def test_each_bad_candidate_costs_only_itself_on_the_gpu(spec, monkeypatch):
             assert bad.status is status, bad.reason
             assert good.status is Status.CORRECT, good.reason
             assert good.score_us
-    load_family.cache_clear()

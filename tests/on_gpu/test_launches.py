@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from nvrtc_texts import compiled
 from places import KERNELS
 
 from evoflash.emulator import launch as emulator
@@ -22,16 +23,9 @@ def source(file, fault):
 
 
 @cache
-def compiled(text, arch, folder):
-    from cupy.cuda import nvrtc  # here: where CuPy is missing these tests are skipped, not broken
-
-    program = nvrtc.createProgram(text, "launches.cu", *nvrtc_headers(text))
-    try:
-        nvrtc.compileProgram(program, ["-std=c++17", f"-arch={arch}"])
-    except nvrtc.NVRTCError:
-        pytest.fail(nvrtc.getProgramLog(program))
+def cubin_of(text, arch, folder):
     path = folder / f"launches-{abs(hash(text))}.cubin"
-    path.write_bytes(nvrtc.getCUBIN(program))
+    path.write_bytes(compiled(text, arch, headers=nvrtc_headers(text))[1])
     return str(path)
 
 
@@ -101,7 +95,7 @@ def test_the_emulator_and_the_gpu_agree(file, fault, launch, spec, cubins):
         pytest.skip("clusters need sm_90")
     text, arrays = source(file, fault), arrays_of(launch)
     expected = on_the_emulator(text, launch, arrays)
-    found = on_the_gpu(compiled(text, spec.arch, cubins), launch, arrays)
+    found = on_the_gpu(cubin_of(text, spec.arch, cubins), launch, arrays)
     for name, here, there in zip(arrays, expected, found, strict=True):
         np.testing.assert_array_equal(there, here, err_msg=name)
 
@@ -109,7 +103,7 @@ def test_the_emulator_and_the_gpu_agree(file, fault, launch, spec, cubins):
 def test_a_dependent_launch_sees_what_the_one_before_it_wrote(spec, cubins):
     if spec.compute_capability < 90:
         pytest.skip("dependent launches need sm_90")
-    cubin, blocks = compiled(source("global.cu", 10), spec.arch, cubins), 512
+    cubin, blocks = cubin_of(source("global.cu", 10), spec.arch, cubins), 512
     produce = LoadedKernel(cubin, [LaunchConfig("produce", (blocks, 1, 1), BLOCK, 0)])
     consume = LoadedKernel(cubin, [LaunchConfig("consume", (blocks, 1, 1), BLOCK, 0, dependent=True)])
     scratch, out = (cupy().asarray(words(blocks, 64)) for _ in range(2))
@@ -124,7 +118,7 @@ def test_a_dependent_launch_sees_what_the_one_before_it_wrote(spec, cubins):
 
 
 def test_a_resident_launch_of_too_many_blocks_is_refused(spec, cubins):
-    cubin = compiled(source("atomics.cu", 10), spec.arch, cubins)
+    cubin = cubin_of(source("atomics.cu", 10), spec.arch, cubins)
     too_many = spec.sm_count * spec.blocks_per_sm + 1
     with pytest.raises(LaunchRefusedError, match=f"its {too_many} blocks wait for one another, .* fit"):
         LoadedKernel(cubin, [LaunchConfig("turns", (too_many, 1, 1), BLOCK, 1024, resident=True)])

@@ -7,12 +7,11 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
+import python_processes
 from on_gpu import planted
-from places import environment
 from waiting import is_alive, workers_of
 
 from evoflash.errors import DeviceError
@@ -63,13 +62,7 @@ if __name__ == "__main__":
 @contextlib.contextmanager
 def memory_taken():
     """Another process holds all of the GPU's memory; stdin's end, or the block's, lets it go."""
-    hog = subprocess.Popen(
-        [sys.executable, "-c", HOG],
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    hog = python_processes.python("-c", HOG, stdin=subprocess.PIPE, stderr=None)
     left = int(hog.stdout.readline())
     print(f"\nthe other process left {left >> 20} MiB")
     try:
@@ -138,13 +131,7 @@ def test_kill_9_of_the_gpu_processes_costs_no_candidate(spec, cubins):
 def test_the_end_of_their_parent_leaves_no_process_and_a_gpu_that_works(spec, cubins, tmp_path, sent):
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
-    parent = subprocess.Popen(
-        [sys.executable, script, tmp_path],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
-    )
+    parent = python_processes.python(script, tmp_path, stderr=None)
     assert parent.stdout.readline() == "hangs\n"
     time.sleep(0.3)  # the kernel is on the GPU
     processes = workers_of(parent.pid)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import forked
 import pytest
-from cupy.cuda import nvrtc
+from nvrtc_texts import compiled
 from operations.scaled_copy import CompileKey, Workload
 from places import TESTS
 from tables import table_of_cases
@@ -45,12 +45,10 @@ TEXT = "scaled_copy:rows=70,columns=264"
 
 
 @pytest.fixture
-def family(monkeypatch):
-    for name, value in VARIABLES.items():
-        monkeypatch.setenv(name, value)
-    load_family.cache_clear()
-    yield load_family("scaled_copy")
-    load_family.cache_clear()
+def family(monkeypatch, use_templates):
+    monkeypatch.setenv("EVOFLASH_OPERATIONS", VARIABLES["EVOFLASH_OPERATIONS"])
+    use_templates(HERE)
+    return load_family("scaled_copy")
 
 
 def candidate_of(family, *, dtype="fp16", **values):
@@ -222,7 +220,7 @@ def test_the_exported_file_compiles_and_launches_with_sizes_that_come_at_run_tim
 
     text = export_kernel(genome, problem, gpu)
 
-    nvrtc.compileProgram(nvrtc.createProgram(text, "kernel.cu", [], []), ["-std=c++17", f"-arch={gpu.arch}"])
+    compiled(text, gpu.arch)
     assert "config.gridDim = dim3(ceil_div(rows, 8), 1, 1);" in text
     assert "cudaLaunchKernelEx(&config, scaled_copy," in text
     assert "int scaled_copy_forward(const scaled_copy_args* args, struct CUstream_st* stream);" in text

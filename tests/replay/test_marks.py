@@ -5,16 +5,14 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from in_process import invoke
 from places import FIXTURES
-from typer.testing import CliRunner
 
 from evoflash.app.insights import read_insights
 from evoflash.app.leaderboard import read_rankings as read_table
 from evoflash.app.recordings import record
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.recorded import search_recording
-from evoflash.cli.options import program
-from evoflash.cli.program import commands
 from evoflash.errors import NoKernelError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Status
 from evoflash.kernels.family import load_family
@@ -62,7 +60,7 @@ def test_a_replayed_estimate_says_that_it_is_one_and_by_which_model(db: str) -> 
 
 def test_a_search_on_recorded_estimates_reports_an_estimate(db: str, tmp_path: Path) -> None:
     options = ["--evaluator", "replay", "--recorded", str(tmp_path / "recorded.json.gz"), "--db", db]
-    said = CliRunner().invoke(program(commands()), ["search", *options, "--budget", "1", "--seed", "7"])
+    said = invoke("search", *options, "--budget", "1", "--seed", "7")
     assert f"ESTIMATED by model {model_version()}, not measured" in said.stdout
 
 
@@ -80,9 +78,7 @@ def test_a_replay_stands_on_no_leaderboard_unless_it_is_asked_for(db: str) -> No
         assert {row["basis"] for row in read_table(store).as_dicts()} == {"estimated"}
         asked = read_table(store, basis=Basis.REPLAYED).as_dicts()
     assert [(row["basis"], row["score_us"]) for row in asked] == [("replayed", 20.0), ("replayed", 30.0)]
-    said = CliRunner().invoke(
-        program(commands()), ["leaderboard", "--replayed", "--db", db], env={"COLUMNS": "200"}
-    )
+    said = invoke("leaderboard", "--replayed", "--db", db, env={"COLUMNS": "200"})
     assert f"replayed from a recording, estimated by model {model_version()}, not measured" in " ".join(
         said.stdout.split()
     )
@@ -127,7 +123,7 @@ def test_a_configuration_that_another_tuner_recorded_is_shown(tmp_path: Path) ->
     assert found.best is not None
 
     def show(*more: str) -> tuple[str, object]:
-        done = CliRunner().invoke(program(commands()), ["show", found.best.genome.id, *more, "--db", db])
+        done = invoke("show", found.best.genome.id, *more, "--db", db)
         return done.stdout, done.exception
 
     assert "replayed from a recording" in show()[0]

@@ -89,7 +89,7 @@ def test_the_struct_is_the_one_that_kernels_read():
 @pytest.mark.parametrize("is_spread", [False, True], ids=["dense", "spread"])
 @pytest.mark.parametrize("more", ["", "caller=csr", "caller=append", "lse=2", "b=1", "page=48"])
 @pytest.mark.parametrize("name", PAGED_CASES)
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 def test_the_driver_is_given_the_struct_that_evoflash_gives_it(name, more, is_spread, recorder):
     case = exported(name)
     text = str(case.problem) + (f",{more}" if more and more.split("=")[0] not in ("b", "page") else "")

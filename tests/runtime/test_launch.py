@@ -62,7 +62,7 @@ def planned(name, recorder, *, is_bshd=False):
 
 @pytest.mark.parametrize("is_bshd", [False, True], ids=["bhsd", "bshd"])
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 def test_the_driver_is_asked_for_what_evoflash_asks_it_for(name, is_bshd, recorder, monkeypatch):
     case = exported(name)
     workload = case.problem.workloads[0]

@@ -5,16 +5,14 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from in_process import invoke
 from tables import data
-from typer.testing import CliRunner
 
-from evoflash.cli.options import program
-from evoflash.cli.program import commands, groups
 from evoflash.errors import StoreError
 from evoflash.store.database import open_database
 from evoflash.store.integrity import Health, check_database
 from evoflash.store.schema import HEAD
-from evoflash.store.store import open_store
+from evoflash.store.store import Store, open_store
 from tests.store.test_store import begin, evaluation_of, genome_of, put
 
 FIRST, SECOND = genome_of(16).id, genome_of(32).id
@@ -92,22 +90,17 @@ def test_a_value_that_its_column_cannot_hold_is_refused_before_anybody_counts_wi
         assert "`evoflash db check`" in str(error.value)
 
 
-def test_the_best_of_a_database_that_lost_its_genomes_is_one_line(path: Path) -> None:
-    damage(path, "DELETE FROM genomes")
-    with (
-        open_store(str(path), read_only=True) as store,
-        pytest.raises(StoreError, match="its genome or run is missing"),
-    ):
-        store.best(None, None)
-
-
-def test_a_run_whose_environment_is_rubbish_is_named_too(path: Path) -> None:
-    damage(path, DAMAGES["an environment that is no JSON"][0])
-    with (
-        open_store(str(path), read_only=True) as store,
-        pytest.raises(StoreError, match="row 1 of its table"),
-    ):
-        store.runs()
+@pytest.mark.parametrize(
+    ("statement", "read", "says"),
+    [
+        ("DELETE FROM genomes", lambda store: store.best(None, None), "its genome or run is missing"),
+        (DAMAGES["an environment that is no JSON"][0], Store.runs, "row 1 of its table"),
+    ],
+)
+def test_what_is_found_when_it_is_read_is_one_line(path: Path, statement, read, says) -> None:
+    damage(path, statement)
+    with open_store(str(path), read_only=True) as store, pytest.raises(StoreError, match=says):
+        read(store)
 
 
 def test_a_missing_table_is_one_line(path: Path) -> None:
@@ -117,7 +110,7 @@ def test_a_missing_table_is_one_line(path: Path) -> None:
 
 
 def invoked(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(program(commands(), groups()), arguments)
+    done = invoke(*arguments)
     return done.exit_code, done.stdout
 
 

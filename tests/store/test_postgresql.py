@@ -6,19 +6,17 @@ What is the same on SQLite is in test_store.py and test_run_edits.py, which run 
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import python_processes
 import sqlalchemy as sa
-from places import FIXTURES, ROOT, environment
+from in_process import invoke
+from places import FIXTURES, environment
 from postgres_server import Server
 from tables import data, table_of_cases
-from typer.testing import CliRunner
 from waiting import LIMIT_S, until
 
-from evoflash.cli.options import program
-from evoflash.cli.program import commands, groups
 from evoflash.errors import StoreError
 from evoflash.paths import DB
 from evoflash.store import schema
@@ -53,25 +51,11 @@ def named(url: str) -> str:
 
 
 def python(code: str, *arguments: object) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment(),
-    )
+    return python_processes.python("-c", code, *arguments, stdin=subprocess.PIPE, stderr=None)
 
 
 def searching(*arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "evoflash", *REPLAY, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment(NO_COLOR="1"),
-    )
+    return python_processes.evoflash(*REPLAY, *arguments, env=environment(NO_COLOR="1"))
 
 
 def ended(search: "subprocess.Popen[str]") -> tuple[int, str]:
@@ -292,7 +276,7 @@ def test_the_commands_read_a_server_as_they_read_a_file(url: str) -> None:
         put(store, begin(store), evaluation_of(1, 10.0))
 
     def said(*words: str) -> str:
-        done = CliRunner().invoke(program(commands(), groups()), [*words, "--db", url])
+        done = invoke(*words, "--db", url)
         assert done.exit_code == 0, (words, done.output, done.exception)
         return done.stdout
 

@@ -6,12 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from in_process import invoke
 from places import environment
 from tables import data
-from typer.testing import CliRunner
 
-from evoflash.cli.options import program
-from evoflash.cli.program import commands, groups
 from evoflash.errors import StoreError, UsageError
 from evoflash.evaluation import Basis
 from evoflash.store import run_edits
@@ -40,7 +38,7 @@ def path(target: str) -> str:
 
 
 def invoked(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(program(commands(), groups()), arguments)
+    done = invoke(*arguments)
     return done.exit_code, done.stdout if done.exit_code == 0 else str(done.exception)
 
 

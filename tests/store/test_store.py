@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import python_processes
 import sqlalchemy as sa
-from places import FIXTURES, environment
+from places import FIXTURES
 from tables import data, table_of_cases
 
 from evoflash.app.report.collect import collect
 from evoflash.app.search.session import _is_final
-from evoflash.counters import KernelProfile, LaunchCounters
 from evoflash.errors import StoreError
 from evoflash.evaluation import (
     Baseline,
@@ -41,7 +41,8 @@ from evoflash.evaluation import (
     Timing,
     Verdict,
 )
-from evoflash.exchange import MODEL_EDIT, Exchange, JudgedEdit
+from evoflash.hardware_counters import KernelProfile, LaunchCounters
+from evoflash.model_exchange import MODEL_EDIT, Exchange, JudgedEdit
 from evoflash.operations.attention.workload import AttentionKey
 from evoflash.paths import DB
 from evoflash.space import Genome
@@ -819,8 +820,7 @@ WRITER = data(__file__, "WRITER")
 
 
 def writer(path: Path, seed: int, count: int) -> "subprocess.Popen[str]":
-    arguments = [sys.executable, "-c", WRITER, str(path), str(seed), str(count)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment())
+    return python_processes.python("-c", WRITER, path, seed, count, stderr=None)
 
 
 @pytest.mark.slow

@@ -162,3 +162,12 @@ def test_a_family_that_won_near_problems_gets_more_and_the_other_is_not_shut_out
 def test_families_that_won_as_often_share_the_budget() -> None:
     used = budget_of(genes={"tiles": 12, "other": 12}, won={"tiles": 0.5, "other": 0.5})
     assert 0.4 < used["tiles"] / used.total() < 0.6
+
+
+def test_before_anything_is_known_families_that_won_near_the_problem_have_the_most_in_flight() -> None:
+    spaces = SPACE, other(SPACE)
+    members = {space.family: make_strategy("evolution", space, seed=0) for space in spaces}
+    bandit = Bandit(members, seed=0, genes=dict.fromkeys(members, 12), won={"other": 1.0})
+
+    asked = Counter(bandit.ask().genome.family for _ in range(64))
+    assert asked["other"] > 3 * asked["tiles"]

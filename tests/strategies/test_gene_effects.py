@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from strategy_cases import SPACE
+from strategy_cases import SPACE, distinct
 
 from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing
 from evoflash.space import Genome
@@ -17,11 +17,6 @@ def outcome(genome: Genome, us: float | None, *, problem: str = "mission", **mor
     return Evaluation(**{name: getattr(evaluation, name) for name in evaluation.__slots__} | more)
 
 
-def sampled(count: int, seed: int = 0) -> list[Genome]:
-    rng = np.random.default_rng(seed)
-    return list(dict.fromkeys(SPACE.sample(rng) for _ in range(count)))
-
-
 def staged_is_faster(genome: Genome) -> float:
     values = genome.as_dict()
     return 10.0 * values["warps"] * (0.8 if values["epilogue"] == "staged" else 1.0)
@@ -32,7 +27,7 @@ def find(found: tuple[GeneEffect, ...], gene: str, value: object) -> GeneEffect:
 
 
 def with_neighbours(count: int) -> list[Genome]:
-    return list(dict.fromkeys(near for one in sampled(count) for near in (one, *SPACE.neighbours(one))))
+    return list(dict.fromkeys(near for one in distinct(count) for near in (one, *SPACE.neighbours(one))))
 
 
 def test_pairs_that_differ_in_one_gene_give_its_effect_exactly() -> None:
@@ -49,7 +44,7 @@ def test_pairs_that_differ_in_one_gene_give_its_effect_exactly() -> None:
 def test_without_pairs_all_kernels_are_compared_and_the_interval_holds_the_truth() -> None:
     held = 0
     for seed in range(40):
-        found = effects(outcome(genome, staged_is_faster(genome)) for genome in sampled(60, seed))
+        found = effects(outcome(genome, staged_is_faster(genome)) for genome in distinct(60, seed))
         staged = find(found, "epilogue", "staged")
         assert not staged.is_paired
         held += staged.low <= 0.8 <= staged.high
@@ -73,7 +68,7 @@ def test_what_has_no_time_of_its_own_teaches_no_effect() -> None:
     genomes = with_neighbours(30)
     honest = [outcome(genome, staged_is_faster(genome)) for genome in genomes]
     censored = (Timing("w", "cold", 1.0, 1.0, 1.0, 3, censored=True),)
-    others = sampled(30, seed=7)
+    others = distinct(30, seed=7)
     noise = [outcome(genome, 1e6, duplicate_of="another") for genome in others]
     noise += [outcome(genome, 1e6, timings=censored) for genome in others]
     noise += [outcome(genome, None) for genome in others]
@@ -97,7 +92,7 @@ def test_the_surest_gain_comes_first_and_few_kernels_have_no_interval() -> None:
     found = effects(outcome(genome, staged_is_faster(genome)) for genome in with_neighbours(40))
     assert [each.high for each in found] == sorted(each.high for each in found)
 
-    few = effects(outcome(genome, staged_is_faster(genome)) for genome in sampled(6))
+    few = effects(outcome(genome, staged_is_faster(genome)) for genome in distinct(6))
     assert {(each.low, each.high) for each in few if each.n < 5} == {(0.0, math.inf)}
 
 
@@ -106,7 +101,7 @@ def test_a_value_and_a_pair_of_values_that_always_fail_are_nogoods() -> None:
         values = genome.as_dict()
         return values["layout"] == "xor64" or (values["warps"], values["epilogue"]) == (8, "staged")
 
-    genomes = sampled(300)
+    genomes = distinct(300)
     found = nogoods(outcome(g, None if fails(g) else 1.0) for g in genomes)
 
     assert {each.values for each in found} == {
@@ -120,7 +115,9 @@ def test_a_value_and_a_pair_of_values_that_always_fail_are_nogoods() -> None:
 
 def test_failures_that_have_no_pattern_are_no_nogoods() -> None:
     rng = np.random.default_rng(1)
-    named = [nogoods(outcome(g, None if rng.random() < 0.4 else 1.0) for g in sampled(200)) for _ in range(5)]
+    named = [
+        nogoods(outcome(g, None if rng.random() < 0.4 else 1.0) for g in distinct(200)) for _ in range(5)
+    ]
 
     assert sum(map(len, named)) == 0
-    assert nogoods(outcome(g, None) for g in sampled(50)) == ()
+    assert nogoods(outcome(g, None) for g in distinct(50)) == ()

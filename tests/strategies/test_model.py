@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from strategy_cases import SPACE
+from strategy_cases import SPACE, sampled
 
 from evoflash.space import Genome, Param, Proportions, SearchSpace
 from evoflash.strategies.gaussian_process import (
@@ -113,11 +113,6 @@ def test_proportions_stand_beside_the_genes_as_views_of_their_own() -> None:
     assert Features(space).of([]).shape == (0, rows.shape[1])
 
 
-def drawn(count: int, seed: int = 0) -> list[Genome]:
-    rng = np.random.default_rng(seed)
-    return [SPACE.sample(rng) for _ in range(count)]
-
-
 def warps_and_layout(genomes: list[Genome]) -> np.ndarray:
     values = [genome.as_dict() for genome in genomes]
     targets = np.array([np.log2(v["warps"]) + 2.0 * (v["layout"] == "xor64") for v in values])
@@ -125,7 +120,7 @@ def warps_and_layout(genomes: list[Genome]) -> np.ndarray:
 
 
 def test_what_was_told_is_expected_again_and_what_is_far_away_is_unsure() -> None:
-    features, genomes = Features(SPACE), drawn(30)
+    features, genomes = Features(SPACE), sampled(30)
     rows, targets = features.of(genomes), warps_and_layout(genomes)
     kernel = Covariance(np.zeros(features.views), np.log(1e-4))
 
@@ -136,7 +131,7 @@ def test_what_was_told_is_expected_again_and_what_is_far_away_is_unsure() -> Non
 
 
 def test_the_posterior_is_that_of_the_textbook() -> None:
-    features, genomes = Features(SPACE), drawn(40)
+    features, genomes = Features(SPACE), sampled(40)
     rows, targets = features.of(genomes), warps_and_layout(genomes)
     kernel = usual_kernel(features.views)
     scaled = kernel.scale_rows(rows, features.view)
@@ -151,7 +146,7 @@ def test_the_posterior_is_that_of_the_textbook() -> None:
 
 
 def test_assuming_a_row_is_learning_that_it_is_as_expected() -> None:
-    features, genomes = Features(SPACE), drawn(40)
+    features, genomes = Features(SPACE), sampled(40)
     rows, targets = features.of(genomes), warps_and_layout(genomes)
     kernel = usual_kernel(features.views)
     known = posterior(kernel, features.view, rows[:25], targets[:25], rows[25:])
@@ -169,7 +164,7 @@ def test_assuming_a_row_is_learning_that_it_is_as_expected() -> None:
 
 
 def test_the_fit_finds_which_genes_matter() -> None:
-    features, genomes = Features(SPACE), drawn(80)
+    features, genomes = Features(SPACE), sampled(80)
     rows, targets = features.of(genomes), warps_and_layout(genomes)
     start = usual_kernel(features.views)
 
@@ -180,7 +175,7 @@ def test_the_fit_finds_which_genes_matter() -> None:
     )
     matter = set(np.argsort(counts)[-3:].tolist())
     assert matter <= set(_views_of("warps")) | set(_views_of("layout"))
-    unseen = drawn(100, seed=1)
+    unseen = sampled(100, seed=1)
     asked, truth = features.of(unseen), warps_and_layout(unseen)
     known, usual = (posterior(k, features.view, rows, targets, asked) for k in (kernel, start))
     assert np.abs(known.mean - truth).mean() < 0.5 * np.abs(usual.mean - truth).mean()
@@ -262,20 +257,20 @@ def test_of_two_alike_the_second_waits_and_none_comes_twice() -> None:
 
 
 def test_earlier_times_are_brought_to_this_problem_by_what_both_have() -> None:
-    genomes = drawn(8)
+    genomes = sampled(8)
     search = Earlier(tuple(zip(genomes, [10.0, 20.0, np.inf, 40.0, 50.0, 60.0, 70.0, 80.0], strict=True)))
 
     here = dict(transfer_genomes([search], {genomes[0]: 5.0, genomes[1]: 10.0, genomes[2]: np.inf}))
 
     assert here == dict(zip(genomes[3:], [20.0, 25.0, 30.0, 35.0, 40.0], strict=True))
-    unshared = dict(transfer_genomes([search], {drawn(1, seed=5)[0]: 30.0}))
+    unshared = dict(transfer_genomes([search], {sampled(1, seed=5)[0]: 30.0}))
     assert unshared[genomes[0]] == pytest.approx(30.0)
     assert unshared[genomes[2]] == np.inf
     assert search.best(2) == (genomes[0], genomes[1])
 
 
 def test_the_nearest_search_speaks_first_and_doubt_grows_with_what_is_known_here() -> None:
-    genome = drawn(1)[0]
+    genome = sampled(1)[0]
     near, far = Earlier(((genome, 1.0),)), Earlier(((genome, 9.0),))
 
     assert transfer_genomes([near, far], {}) == [(genome, 1.0)]
@@ -293,12 +288,13 @@ def test_earlier_outcomes_do_not_move_the_targets_of_many_own_ones() -> None:
     few, beside = targets_beside(own[:3], earlier)
     assert np.concatenate([few, beside]) == pytest.approx(targets_of([*own[:3], *earlier]))
     assert (
-        transfer_genomes([Earlier(((drawn(1)[0], 1.0),))], dict(zip(drawn(200), own * 9, strict=False))) == []
+        transfer_genomes([Earlier(((sampled(1)[0], 1.0),))], dict(zip(sampled(200), own * 9, strict=False)))
+        == []
     )
 
 
 def test_a_doubted_target_counts_less() -> None:
-    features, genomes = Features(SPACE), drawn(2)
+    features, genomes = Features(SPACE), sampled(2)
     rows, targets = features.of(genomes), np.array([-1.0, 1.0])
     kernel = Covariance(np.zeros(features.views), np.log(1e-3))
 

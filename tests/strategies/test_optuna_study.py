@@ -5,12 +5,11 @@ import statistics
 import subprocess
 import sys
 
-import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
 from places import environment
-from strategy_cases import SPACE, TINY, evaluated, score_us, spend
+from strategy_cases import SPACE, TINY, evaluated, sampled, score_us, spend
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, Status, Timing
 from evoflash.space import Genome, Param, SearchSpace
@@ -30,11 +29,6 @@ def trials(strategy: OptunaStrategy) -> list[optuna.trial.FrozenTrial]:
 def told(strategy: OptunaStrategy, genome: Genome, status: Status, rung: Rung) -> optuna.trial.FrozenTrial:
     strategy.tell(Proposal(genome), Evaluation(genome, "p", "g", Basis.REPLAYED, status, rung))
     return trials(strategy)[-1]
-
-
-def sampled(count: int, *, seed: int = 0) -> list[Genome]:
-    rng = np.random.default_rng(seed)
-    return [SPACE.sample(rng) for _ in range(count)]
 
 
 @BOTH

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from strategy_cases import SPACE, StrategyCases, evaluated, fails, score_us, spend
+from strategy_cases import SPACE, StrategyCases, distinct, evaluated, fails, score_us, spend
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation, Proposal, Status
@@ -79,13 +79,8 @@ def test_the_paper_s_trials_and_population_come_with_a_preset() -> None:
     assert preset_of("full-45", "islands").population == "islands"
 
 
-def drawn(count: int, seed: int = 0) -> list[Genome]:
-    rng = np.random.default_rng(seed)
-    return list(dict.fromkeys(SPACE.sample(rng) for _ in range(count)))
-
-
 def timed(count: int) -> list[Evaluation]:
-    return [evaluated(genome, score_us(genome)) for genome in drawn(count)]
+    return [evaluated(genome, score_us(genome)) for genome in distinct(count)]
 
 
 @pytest.mark.parametrize("name", POPULATIONS)
@@ -93,7 +88,7 @@ def test_a_population_keeps_the_best_and_nothing_unproven(name: str) -> None:
     population, told = make_population(name, cell=SPACE.blocks[0]), timed(60)
     for evaluation in told:
         population.add(evaluation)
-    genome = drawn(1, seed=9)[0]
+    genome = distinct(1, seed=9)[0]
     for unproven in (
         evaluated(genome, None),
         evaluated(genome, 0.1, duplicate_of="0" * 16),
@@ -113,7 +108,7 @@ def test_a_population_keeps_the_best_and_nothing_unproven(name: str) -> None:
 
 def test_children_stay_on_their_island_and_the_best_is_copied_to_the_next() -> None:
     islands = make_population("islands")
-    genomes = drawn(80)
+    genomes = distinct(80)
     first = evaluated(genomes[0], 5.0)
     islands.add(first)
     parent = genomes[0].id
@@ -148,7 +143,7 @@ def test_insight_prefers_what_was_faster_and_avoids_what_always_failed() -> None
         us = None if values["layout"] == "xor64" else 10.0 * (0.8 if values["epilogue"] == "staged" else 1.0)
         return evaluated(genome, us)
 
-    insight, genomes = Insight(), drawn(200)
+    insight, genomes = Insight(), distinct(200)
     for genome in genomes:
         insight.tell(outcome(genome))
     plain = {("epilogue", "direct"), ("layout", "pad8")}

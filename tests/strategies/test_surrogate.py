@@ -5,21 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from strategy_cases import SPACE, Notebook, evaluated, fails, score_us, spend
+from strategy_cases import SPACE, Notebook, distinct, evaluated, fails, score_us, spend
 
-from evoflash.evaluation import Proposal, Timing
+from evoflash.evaluation import Basis, Proposal, Status, Timing
 from evoflash.space import Check, Genome, Param, SearchSpace, Values
 from evoflash.strategies import make_strategy
 from evoflash.strategies.family_bandit import Bandit
 from evoflash.strategies.gaussian_process import Earlier
-from evoflash.strategies.surrogate import BATCH, OPENING, SEEDS, STANDSTILL, Surrogate
+from evoflash.strategies.surrogate import BATCH, ELITES, OPENING, SEEDS, STANDSTILL, Surrogate
 
 LEARNT = {"one_gene", "two_genes"}
 
 
 def drawn(count: int, *, seed: int = 4) -> tuple[Genome, ...]:
-    rng = np.random.default_rng(seed)
-    return tuple(dict.fromkeys(SPACE.sample(rng) for _ in range(count)))
+    return tuple(distinct(count, seed))
 
 
 def test_after_a_random_opening_it_names_where_its_proposals_come_from() -> None:
@@ -150,6 +149,25 @@ def test_many_in_flight_are_still_different_and_learnt_from() -> None:
 
     assert len({proposal.genome for proposal in notebook.proposals}) == 80
     assert sum(proposal.operator in LEARNT for proposal in notebook.proposals[48:]) > 16
+
+
+def test_before_anything_is_known_as_many_seeds_are_in_flight_as_there_are() -> None:
+    seeds = drawn(60)
+    strategy = Surrogate(SPACE, seed=0, seeds=seeds, first=3)
+
+    assert [strategy.ask().genome for _ in seeds] == list(seeds)
+    assert strategy.ask().operator == "sample"
+
+
+def test_a_family_too_slow_for_any_proof_is_searched_near_its_fastest() -> None:
+    genomes, strategy = drawn(3 * BATCH), Surrogate(SPACE, seed=0)
+    for us, genome in enumerate(genomes, 40):
+        screened = replace(evaluated(genome, float(us)), status=Status.SCREENED, basis=Basis.MEASURED)
+        strategy.tell(Proposal(genome), screened)
+
+    parents = {parent for _ in range(BATCH) for parent in strategy.ask().parents}
+    assert parents
+    assert parents <= {genome.id for genome in genomes[:ELITES]}
 
 
 def test_a_family_with_less_than_an_opening_is_searched_under_the_bandit() -> None:

@@ -3,7 +3,9 @@
 import io
 import re
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -76,19 +78,18 @@ def fill(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], str]:
-    """Every command at every width, taken by one process."""
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, int], str]]:
+    """A command at a width, each taken once."""
     database = tmp_path_factory.mktemp("screens") / "evoflash.db"
     fill(database)
-    names = [*(("progress", width) for width in WIDTHS), *SHOTS]
-    shots = [(width, COMMANDS.get(name, [name])) for name, width in names]
-    return dict(zip(names, screens(shots, EVOFLASH_DB=str(database), CUDA_VISIBLE_DEVICES=""), strict=True))
+    with screens(EVOFLASH_DB=str(database), CUDA_VISIBLE_DEVICES="") as take:
+        yield cache(lambda name, width: take(width, COMMANDS.get(name, [name])))
 
 
 @pytest.mark.parametrize(("name", "width"), SHOTS)
 @pytest.mark.sample(20)
 def test_a_command_looks_as_it_did(shown, golden, name, width):
-    golden(f"screens/{name}-{width}.txt", shown[name, width])
+    golden(f"screens/{name}-{width}.txt", shown(name, width))
 
 
 DOCTOR = [Diagnosis(*row) for row in data(__file__, "DOCTOR")]
@@ -101,7 +102,7 @@ def test_doctor_without_a_gpu_looks_as_it_did(golden, width):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rank_and_time_of_every_kernel_are_whole_and_marked_at_any_width(shown, width):
-    screen = shown["leaderboard", width]
+    screen = shown("leaderboard", width)
     for rank, time in (("1", "~1.500"), ("2", "~12.68"), ("3", "~14.20"), ("4", "~9877")):
         assert re.search(rf"^{rank} .*\s{re.escape(time)}(\s|$)", screen, re.MULTILINE), screen
     assert "…" not in screen
@@ -109,22 +110,22 @@ def test_rank_and_time_of_every_kernel_are_whole_and_marked_at_any_width(shown, 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_search_shows_how_far_it_is_and_the_marked_best_at_any_width(shown, width):
-    line = shown["progress", width].splitlines()[-1]
+    line = shown("progress", width).splitlines()[-1]
     assert "120/200" in line
     assert "best ~53.18 us" in line
 
 
 @pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_a_run_keeps_its_marked_time_and_its_state_at_any_width(shown, width):
-    assert re.search(r"^ +1 .*4/9 +~1\.50 +stopped", shown["runs", width], re.MULTILINE)
+    assert re.search(r"^ +1 .*4/9 +~1\.50 +stopped", shown("runs", width), re.MULTILINE)
     for command in ("status", "watch"):
-        assert "best ~1.50 us ESTIMATED" in shown[command, width]
+        assert "best ~1.50 us ESTIMATED" in shown(command, width)
 
 
 @pytest.mark.parametrize("width", SOME_WIDTHS)
 @pytest.mark.parametrize("command", ["show", "best"])
 def test_a_line_of_a_kernel_goes_on_beside_its_label(shown, command, width):
-    lines = shown[command, width].splitlines()
+    lines = shown(command, width).splitlines()
     kernel = lines[lines.index(next(line for line in lines if line.startswith("kernel"))) :]
     said = kernel[: next(at for at, line in enumerate(kernel) if line.startswith("again"))]
     labels = {"kernel", "values", "problem", "status", "time", "model", "build", "checked", "note"}
@@ -155,7 +156,7 @@ def test_wrapping_loses_no_character_and_no_line_is_too_long(width):
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_from_80_columns_a_search_shows_bar_counts_times_rate_and_time_left(shown, width):
-    line = shown["progress", width].splitlines()[-1]
+    line = shown("progress", width).splitlines()[-1]
     assert re.search(r"━+─+  120/200  best ~53.18 us  seed ~112.68  \d:\d\d left  at [\d.]+/s", line), line
 
 
@@ -199,7 +200,7 @@ def test_a_pipe_gets_every_column_however_many_there_are():
 
 
 def test_every_commands_summary_stands_whole_in_the_help_at_80_columns(shown):
-    summaries = shown["help", 80].partition("Commands:")[2]
+    summaries = shown("help", 80).partition("Commands:")[2]
     assert "..." not in summaries
     assert summaries.count("\n") >= 18
 

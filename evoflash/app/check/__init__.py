@@ -6,11 +6,11 @@ confined_runs    Has the runs of somebody else's kernel made in a sandbox, and j
 confined_worker  Runs somebody else's kernel in the emulator inside of a sandbox, and answers with bytes
 coverage         Says what the runs of a check compared with what, and what they left open
 findings         Merges the reports of many runs into findings about a kernel, and picks out slow accesses
-hidden_text      Finds what of a kernel's text the emulator does not see
 lint             What g++, NVRTC and ptxas say about a kernel, as findings
 one_run          The record of one run of a kernel in the emulator, and how it ended
 own_kernel       Reads the comment of a user's .cu file that says how its kernel is launched
 primitives       Lists the primitives of the ef:: layer, from its headers
 runs             Runs a kernel under many schedules in the emulator and gathers what is wrong with it
 subject          What `evoflash check` is to check, as texts and launches
+unseen_lines     Finds what of a kernel's text the emulator does not see
 """

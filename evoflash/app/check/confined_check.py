@@ -65,7 +65,7 @@ _HEAVY = {"mma": 32, "wgmma_macs": 1, "wgmma": 0}  # counted once for a warp or 
 
 
 def run_briefly(
-    confined: ConfinedRuns, to_run: Sequence[ToRun], again: Sequence[tuple[WorkloadCase, ToRun]]
+    confined: ConfinedRuns, to_run: Sequence[ToRun], again: Sequence[ToRun]
 ) -> tuple[list[OneRun], list[ToRun]]:
     """The runs that were made, and those that were meant to be: all of the first list, and of the second,
     which are on its workloads once more, those that cost little. What a run costs is counted, not timed, so
@@ -80,7 +80,7 @@ def run_briefly(
             if isinstance(one.case, WorkloadCase):
                 costs[one.case.workload] = max(costs.get(one.case.workload, 0), _work(one))
         left, cheap = _MOST_REPEATED, list[ToRun]()
-        asked = [(costs[case.workload], each) for case, each in again]
+        asked = [(costs[each.case.workload], each) for each in again if isinstance(each.case, WorkloadCase)]
         for cost, each in sorted(asked, key=lambda it: it[0]):
             left -= cost + _PROCESS_COST
             cheap += [each] if left >= 0 else ()

@@ -410,17 +410,17 @@ def _planned_runs(subject: KernelUnderTest, build: Build | None, *, seed: int) -
 
 def _few_runs(
     subject: KernelUnderTest, build: Build | None, planned: Sequence[ToRun], *, seed: int
-) -> tuple[list[ToRun], list[tuple[WorkloadCase, ToRun]]]:
+) -> tuple[list[ToRun], list[ToRun]]:
     """The planned runs, and one of each workload that has none, or all of a kernel with arguments of its own;
     and those of which some are made once more: strided, with another scale.
     """
     known = {each.case.workload for each in planned if isinstance(each.case, WorkloadCase)}
-    first, again = [*planned], list[tuple[WorkloadCase, ToRun]]()
+    first, again = [*planned], list[ToRun]()
     for each in _to_run(subject, build, runs=2, seed=seed):
         if not isinstance(each.case, WorkloadCase):
             first.append(each)
         elif each.run.is_strided:
-            again.append((each.case, each))
+            again.append(each)
         elif each.case.workload not in known:
             first.append(each)
     return first, again

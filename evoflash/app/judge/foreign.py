@@ -24,9 +24,9 @@ from evoflash.app.check.subject import (
 )
 from evoflash.app.judge.answer import AnswerStatus, KernelAnswer, refusal
 from evoflash.app.judge.python_forms import PythonCallError, judge_python
-from evoflash.app.judge.python_timing import time_python
+from evoflash.app.judge.python_timing import time_python, why_not_timed
 from evoflash.app.judge.sources import RefusedError, SubmittedText, is_solution, read_submission
-from evoflash.app.judge.timing import NotTimedError, present_gpu_name, time_beside_baseline
+from evoflash.app.judge.timing import NotTimedError, floor_us, present_gpu_name, time_beside_baseline
 from evoflash.errors import UsageError
 from evoflash.notices import count_of
 from evoflash.sandbox.boundary import Boundary, found_boundary
@@ -72,6 +72,8 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
     """The answer about a kernel file. UsageError where it cannot be read or says nothing of its launch,
     SandboxError where nothing can keep it in.
     """
+    if options.header is not None and path.suffix != ".cu":
+        raise UsageError("--header goes with a .cu file.")
     begun_s = time.monotonic()
     if options.stage == "time" and options.gpu is None:
         options = replace(options, gpu=present_gpu_name())
@@ -81,7 +83,7 @@ def judge_file(path: Path, options: JudgeOptions, *, db: str) -> KernelAnswer:
         submitted = read_submission(path)
     except RefusedError as error:
         return refusal(str(path), str(error), seconds=time.monotonic() - begun_s)
-    if path.suffix == ".py":
+    if submitted.path.suffix == ".py":
         answer = _judge_python(submitted, options, boundary, seed=seed)
         answer = replace(answer, sha256=submitted.sha256, sandbox=boundary.kind, seed=seed)
         return replace(answer, seconds=time.monotonic() - begun_s)
@@ -102,8 +104,7 @@ def _judge_python(
     gpu, deadline_s = options.gpu, time.monotonic() + options.timeout_s
     is_here = options.stage == "time" and gpu is not None and gpu == present_gpu_name()
     answer, wanted, read = judge_python(
-        submitted.path,
-        submitted.text,
+        submitted,
         boundary,
         problem=options.problem,
         device="cuda" if is_here else "cpu",
@@ -119,13 +120,15 @@ def _judge_python(
     if len(wanted.workloads) > 1:
         return replace(answer, notes=("not timed: name one workload by --problem.",))
     (workload,) = wanted.workloads
+    if why := why_not_timed(workload):
+        return replace(answer, notes=(f"not timed: {why}.",))
     try:
         timing = time_python(
-            submitted.text, read.form, boundary, workload=workload, seed=seed, deadline_s=deadline_s
+            submitted.text, read, boundary, workload=workload, seed=seed, deadline_s=deadline_s
         )
     except PythonCallError as error:
         return replace(answer, status=error.status, reason=str(error))
-    floor = load_gpu(gpu).floor_us(workload.flops, workload.bytes_moved)
+    floor = floor_us(workload, load_gpu(gpu), timing.protocol)
     return replace(answer, timing=timing, floor_us=floor, basis="measured", rung="done")
 
 

@@ -22,7 +22,8 @@ import numpy as np
 
 from evoflash.app.check.findings import Finding
 from evoflash.app.judge.answer import AnswerStatus, KernelAnswer
-from evoflash.app.judge.python_text import FORMS, PythonText, read_python
+from evoflash.app.judge.python_text import FORMS, STYLES, PythonText, read_python
+from evoflash.app.judge.sources import SubmittedText
 from evoflash.errors import SandboxError, UsageError
 from evoflash.numerics import ARRAY_TYPES
 from evoflash.operation import Output, TensorSpec, TestInput, Workload, operation_of
@@ -80,6 +81,8 @@ class PythonCaller:
                 raise ValueError
             if "error" in said:
                 words = " ".join(str(said["error"]).split())[:300]
+                if said["kind"] == "machine":
+                    raise SandboxError(words)
                 raise PythonCallError(
                     _STATUS.get(str(said["kind"]), "runtime_error"), words, int(said["line"])
                 )
@@ -100,9 +103,11 @@ class PythonCaller:
 
 @contextmanager
 def python_caller(
-    text: str, form: str, boundary: Boundary, *, device: str, deadline_s: float
+    text: str, form: str, boundary: Boundary, *, device: str, deadline_s: float, style: str = ""
 ) -> Iterator[PythonCaller]:
-    """A process in the sandbox with the file of that text, which is gone when the block ends."""
+    """A process in the sandbox with the file of that text, which is gone when the block ends. `style`: how
+    its function is called, if not as one of that name is.
+    """
     with tempfile.TemporaryDirectory(prefix="evoflash-") as name:
         folder = Path(name)
         shown, scratch = folder / "shown", folder / "tmp"
@@ -111,7 +116,8 @@ def python_caller(
         os.chmod(scratch, 0o777)  # whoever it is inside
         os.chmod(folder, 0o755)
         (shown / "submission.py").write_text(text, encoding="utf-8")
-        argv = [sys.executable, "-s", "-m", _WORKER, str(shown / "submission.py"), form, device]
+        argv = [sys.executable, "-s", "-m", _WORKER, str(shown / "submission.py")]
+        argv += [form, style or STYLES[form], device]
         inside = replace(boundary, has_gpu=device == "cuda")
         with ConfinedProcess(
             inside, argv, read=(shown, *_OF_HOST), write=scratch, memory_bytes=_MEMORY_BYTES
@@ -132,15 +138,11 @@ def wanted_problem(path: Path, read: PythonText, problem: str | None) -> Problem
             '`# evoflash check: problem = "mission"` into it.'
         )
     wanted = parse_problem(problem or read.problem)
-    for workload in wanted.workloads:
-        if any(each.dtype == "int32" for each in inputs_of(workload)):
-            raise UsageError(f"{wanted.operation} is not judged in Python: submit a .cu for it.")
     return wanted
 
 
 def judge_python(
-    path: Path,
-    text: str,
+    submitted: SubmittedText,
     boundary: Boundary,
     *,
     problem: str | None,
@@ -150,7 +152,8 @@ def judge_python(
     deadline_s: float,
 ) -> tuple[KernelAnswer, Problem, PythonText]:
     """What its calls on small shapes come to, on the host or the GPU. UsageError, SandboxError."""
-    read = read_python(path, text)
+    path, text = Path(submitted.shown), submitted.text
+    read = read_python(path, text, entry=submitted.entry, outputs_last=submitted.outputs_last)
     wanted = wanted_problem(path, read, problem)
     answer = KernelAnswer(str(path), "", "correct", rung="preflight", problem=str(wanted))
     if read.findings:
@@ -161,19 +164,19 @@ def judge_python(
             wanted,
             read,
         )
-    refusal = (
-        read.refusal
-        if has_torch()
-        else (
-            f"{FORMS[read.form]} (`{read.form}`) runs with PyTorch, which is not installed: pip install torch"
-        )
-    )
+    refusal = read.refusal
+    if not has_torch():
+        about = FORMS.get(read.form, FORMS["run"])
+        refusal = f"{about} (`{read.form}`) runs with PyTorch, which is not installed: pip install torch"
     if refusal:
         return replace(answer, status="refused", reason=refusal, rung=""), wanted, read
     workloads = _shapes(wanted, is_first_look=is_first_look, seed=seed)
     checks, worst, largest = 0, None, -1.0
     try:
-        with python_caller(text, read.form, boundary, device=device, deadline_s=deadline_s) as caller:
+        process = python_caller(
+            text, read.form, boundary, device=device, deadline_s=deadline_s, style=read.style
+        )
+        with process as caller:
             for workload, calls in _calls(workloads, seed):
                 errors = [_judged_call(caller, workload, *call) for call in calls]
                 checks += len(errors)
@@ -196,10 +199,6 @@ def _finding_records(findings: Sequence[Finding], text: str) -> tuple[Mapping[st
 
 def inputs_of(workload: Workload) -> list[TensorSpec]:
     return [each for each in operation_of(workload).tensors(workload) if each.role == "input"]
-
-
-def _rows_of(workload: Workload) -> list[TensorSpec]:
-    return [each for each in operation_of(workload).tensors(workload) if each.role == "rows"]
 
 
 def _shapes(wanted: Problem, *, is_first_look: bool, seed: int) -> tuple[Workload, ...]:
@@ -241,25 +240,60 @@ def _calls(workloads: Sequence[Workload], seed: int) -> Iterator[tuple[Workload,
         )
 
 
-def request_of(workload: Workload, what: str, place: int) -> dict[str, Any]:
-    """A request with the shapes of a workload's tensors."""
+@dataclass(frozen=True, slots=True)
+class GivenInput:
+    """What the function is given for one of its parameters: a tensor, or a number."""
+
+    name: str
+    value: Any  # an array, of 16-bit floats their patterns; or a number
+    dtype: str = ""  # of an array
+    tensor: str = ""  # the test input's, whose columns it has; empty: of none
+
+
+def given_inputs(workload: Workload, inputs: TestInput) -> list[GivenInput]:
+    """In the order in which the function gets them."""
+    operation = operation_of(workload)
+    if operation.python_inputs is None:
+        return [
+            GivenInput(each.name.lower(), inputs.tensors[each.name], each.dtype, each.name)
+            for each in inputs_of(workload)
+        ]
+    given = operation.python_inputs(workload, inputs)
+    return [GivenInput(name, *parts) for name, parts in given.items()]
+
+
+def request_of(workload: Workload, given: Sequence[GivenInput], what: str, place: int) -> dict[str, Any]:
+    """A request with the shapes of a workload's tensors, and the numbers. Where an operation says what its
+    inputs are called, a function gets those that it names.
+    """
+    outputs = [each for each in operation_of(workload).tensors(workload) if each.role != "input"]
     return {
         "do": what,
         "place": place,
-        "inputs": [[each.dtype, each.shape] for each in inputs_of(workload)],
-        "outputs": [[each.dtype, each.shape] for each in _rows_of(workload)],
+        "inputs": [
+            [each.name, each.dtype, np.shape(each.value) if each.dtype else each.value] for each in given
+        ],
+        "outputs": [[each.dtype, each.shape] for each in outputs if each.role == "rows"],
+        "further": [[each.dtype, each.shape] for each in outputs if each.role != "rows"],
+        "by_name": operation_of(workload).python_inputs is not None,
     }
 
 
-def arrays_of(workload: Workload, inputs: TestInput) -> list[Any]:
-    """The inputs in the order in which the function gets them."""
-    return [np.ascontiguousarray(inputs.tensors[each.name]) for each in inputs_of(workload)]
+def arrays_of(given: Sequence[GivenInput]) -> list[Any]:
+    """Those that are sent."""
+    return [np.ascontiguousarray(each.value) for each in given if each.dtype]
 
 
-def output_of(workload: Workload, body: bytes) -> tuple[Output, bytes]:
-    """The outputs of rows in an answer, and what stands behind them. PythonCallError."""
+def output_of(workload: Workload, body: bytes, count: object = 0) -> tuple[Output, bytes]:
+    """The outputs of rows in an answer and of others as far as there are `count` of all, and what stands
+    behind them. PythonCallError.
+    """
     arrays, at = {}, 0
-    for spec in _rows_of(workload):
+    outputs = [each for each in operation_of(workload).tensors(workload) if each.role != "input"]
+    rows = [each for each in outputs if each.role == "rows"]
+    further = [each for each in outputs if each.role != "rows"]
+    more = count - len(rows) if isinstance(count, int) else 0
+    for spec in (*rows, *further[: max(0, more)]):
         kind = np.dtype(ARRAY_TYPES[spec.dtype])
         end = at + int(np.prod(spec.shape)) * kind.itemsize
         if end > len(body):
@@ -271,10 +305,11 @@ def output_of(workload: Workload, body: bytes) -> tuple[Output, bytes]:
 def _judged_call(caller: PythonCaller, workload: Workload, name: str, seed: int, place: int) -> float:
     """The error of one call. PythonCallError for one that is wrong."""
     inputs, expected = draw_case(workload, name, seed)
-    given = arrays_of(workload, inputs)
-    _, body = caller.ask(request_of(workload, "call", place), given)
-    output, kept = output_of(workload, body)
-    if kept != b"".join(map(np.ndarray.tobytes, given)):
+    given = given_inputs(workload, inputs)
+    arrays = arrays_of(given)
+    said, body = caller.ask(request_of(workload, given, "call", place), arrays)
+    output, kept = output_of(workload, body, said.get("outputs"))
+    if kept != b"".join(map(np.ndarray.tobytes, arrays)):
         raise PythonCallError("incorrect", f"it changes its inputs, of {workload}")
     verdict = judge(workload, [(inputs, expected, output)])
     if not verdict.passed:

@@ -20,6 +20,9 @@ FORMS = {
     "Model": "a KernelBench-Hard answer",
     "run": "a solution in Python",
 }
+# How each is called: with one tuple, as a model, with the inputs; a solution perhaps with outputs behind.
+STYLES = {"custom_kernel": "tuple", "ModelNew": "model", "Model": "model", "run": "values"}
+OUTPUTS_LAST = "outputs"
 _PROBLEM = re.compile(r"""^#[ \t]*evoflash check:[ \t]*problem[ \t]*=[ \t]*["']([^"']+)["']""", re.MULTILINE)
 _COMPILES = ("load_inline", "cpp_extension")
 # Modules whose functions the judge uses in the same process, and whose attributes no kernel has to set.
@@ -44,6 +47,7 @@ class PythonText:
     """A file of one of the forms."""
 
     form: str
+    style: str
     problem: str  # that it names; "" for none
     findings: tuple[Finding, ...]  # ways in which it would cheat
     compiles: bool  # by a compiler of CUDA
@@ -56,22 +60,23 @@ class PythonText:
         return ""
 
 
-def read_python(path: Path, text: str) -> PythonText:
-    """UsageError for what is no Python, or has none of the forms."""
+def read_python(path: Path, text: str, *, entry: str = "", outputs_last: bool = False) -> PythonText:
+    """UsageError for what is no Python, or has none of the forms; a solution names its `entry`."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None) or 1
         raise UsageError(f"{path}:{line}: no Python: {error.args[0] if error.args else error}.") from None
     named = {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
-    form = next((name for name in FORMS if name in named), None)
+    form = next((name for name in ((entry,) if entry else FORMS) if name in named), None)
     if form is None:
-        wanted = ", ".join(FORMS)
-        raise UsageError(f"{path} defines none of {wanted}: one of them is called with the inputs.")
+        wanted = entry or f"one of {', '.join(FORMS)}"
+        raise UsageError(f"{path} does not define {wanted}, which is called with the inputs: define it.")
+    style = OUTPUTS_LAST if outputs_last else "values" if entry else STYLES[form]
     problem = _PROBLEM.search(text)
     found = {(each.line, each.message): each for each in _cheats(tree)}
     compiles = any(word in text for word in _COMPILES)
-    return PythonText(form, problem[1] if problem else "", tuple(found.values()), compiles)
+    return PythonText(form, style, problem[1] if problem else "", tuple(found.values()), compiles)
 
 
 def _cheats(tree: ast.AST) -> Iterator[Finding]:

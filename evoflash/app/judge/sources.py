@@ -1,7 +1,9 @@
-"""Finds the text in what somebody submits: a .cu, Python, or a solution's JSON with CUDA. Runs none of it."""
+"""Finds the text in what somebody submits: a .cu, Python, or a solution's JSON with either. Runs none."""
 
 import hashlib
+import importlib.util
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from evoflash.errors import UsageError
 
 _MOST_BYTES = 4 << 20
 _CUDA_LANGUAGES = ("cuda", "cuda_cpp", "cpp")
+_PYTHON_LANGUAGES = ("python", "pytorch", "triton")
 
 
 class RefusedError(Exception):
@@ -24,6 +27,8 @@ class SubmittedText:
     shown: str  # what the answer calls it
     text: str
     sha256: str  # of all that was submitted
+    entry: str = ""  # a solution's function, where it is Python
+    outputs_last: bool = False  # whether it is given its outputs, to write them, behind the inputs
 
 
 def read_submission(path: Path) -> SubmittedText:
@@ -40,8 +45,7 @@ def read_submission(path: Path) -> SubmittedText:
         raise UsageError(f"{path} is not UTF-8: give a kernel's text.") from None
     sha = hashlib.sha256(raw).hexdigest()
     if path.suffix == ".json":
-        name, source = _cuda_of(path, text)
-        return SubmittedText(Path(name), f"{path}:{name}", source, sha)
+        return _entry_of(path, text, sha)
     return SubmittedText(path, str(path), text, sha)
 
 
@@ -54,8 +58,8 @@ def is_solution(path: Path) -> bool:
     return isinstance(data, dict) and "sources" in data
 
 
-def _cuda_of(path: Path, text: str) -> tuple[str, str]:
-    """Name and text of a solution's CUDA source."""
+def _entry_of(path: Path, text: str, sha: str) -> SubmittedText:
+    """A solution's source with its kernel."""
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -65,22 +69,38 @@ def _cuda_of(path: Path, text: str) -> tuple[str, str]:
     if not isinstance(spec, dict) or not isinstance(sources, list):
         raise UsageError(f"{path} is no solution: it has no `spec` with a language and no `sources`.")
     languages = [*_words(spec.get("language")), *_words(spec.get("languages"))]
-    if not any(language in _CUDA_LANGUAGES for language in languages):
-        raise RefusedError(f"a solution in {', '.join(languages) or 'no language'} is not judged: CUDA is")
-    files = [
-        (each["path"], each["content"])
+    files = {
+        each["path"]: each["content"]
         for each in sources
         if isinstance(each, dict)
         and isinstance(each.get("path"), str)
         and isinstance(each.get("content"), str)
-        and each["path"].endswith((".cu", ".cuh"))
-    ]
-    if len(files) != 1:
+    }
+    if any(language in _CUDA_LANGUAGES for language in languages):
+        name, source = _only(files, "CUDA", (".cu", ".cuh"), ", with the comment that `check --help` shows")
+        return SubmittedText(Path(name), f"{path}:{name}", source, sha)
+    if not languages or not all(language in _PYTHON_LANGUAGES for language in languages):
+        said = ", ".join(languages) or "no language"
+        raise RefusedError(f"a solution in {said} is not judged: CUDA, Python and Triton are")
+    if "triton" in languages and importlib.util.find_spec("triton") is None:
+        raise RefusedError("a solution in Triton needs Triton, which is not installed: pip install triton")
+    name, source = _only(files, "Python", (".py",), "")
+    file, _, entry = str(spec.get("entry_point")).partition("::")
+    if file != name or not entry.isidentifier():
+        raise RefusedError(f'its `entry_point` has to name a function of its file: "{name}::run"')
+    # flashinfer-bench and SOL-ExecBench pass outputs where nothing is said.
+    outputs_last = spec.get("destination_passing_style", True) is True
+    return SubmittedText(Path(name), f"{path}:{name}", source, sha, entry, outputs_last)
+
+
+def _only(files: Mapping[str, str], language: str, suffixes: tuple[str, ...], what: str) -> tuple[str, str]:
+    """The one file of a language, by its name."""
+    found = [(name, text) for name, text in files.items() if name.endswith(suffixes)]
+    if len(found) != 1:
         raise RefusedError(
-            f"a solution of {len(files)} CUDA files is not judged: put the kernel into one, with the comment "
-            "that `evoflash check --help` shows"
+            f"a solution of {len(found)} {language} files is not judged: put the kernel into one{what}"
         )
-    return files[0]
+    return found[0]
 
 
 def _words(value: Any) -> list[str]:

@@ -48,18 +48,17 @@ def time_beside_baseline(path: Path, *, problem: str, seed: int, db: str) -> tup
             said = str(error)
         else:
             timing = _timing(run, outcome.results, name)
-            is_cold = timing.protocol == "cold"
-            floors = [_floor_us(each, run.spec, is_cold=is_cold) for each in run.problem.workloads]
+            floors = [floor_us(each, run.spec, timing.protocol) for each in run.problem.workloads]
             return timing, _geometric_mean(floors), run.spec.name
     raise NotTimedError(said or "no library has a kernel for it here")
 
 
-def _floor_us(workload: Workload, gpu: GpuSpec, *, is_cold: bool) -> float:
+def floor_us(workload: Workload, gpu: GpuSpec, protocol: str) -> float:
     """What its bytes and operations take at least. A cold call finds nothing of its inputs in L2: they come
     from memory, however little they are.
     """
     floor = gpu.floor_us(workload.flops, workload.bytes_moved)
-    if not is_cold:
+    if protocol != "cold":
         return floor
     tensors = operation_of(workload).tensors(workload)
     read = sum(math.prod(each.shape) * ELEMENT_BYTES[each.dtype] for each in tensors if each.role == "input")

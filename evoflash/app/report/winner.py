@@ -25,11 +25,11 @@ from evoflash.app.report.record import (
     WinnerKernel,
 )
 from evoflash.champions.evidence import archived_for, known_times
-from evoflash.counters import KernelProfile
 from evoflash.errors import EvoflashError, UsageError, without_passwords
 from evoflash.estimate_error import error_sentence, estimate_error, ties
 from evoflash.evaluation import SCORED, Baseline, Build, Evaluation, Timing, was_timed_again
 from evoflash.gpu.timing.paired import PairedComparison
+from evoflash.hardware_counters import KernelProfile
 from evoflash.kernels.nvrtc import cached_source
 from evoflash.operation import CompileKey, Workload, operation_of
 from evoflash.problem import has_lse, parse_problem

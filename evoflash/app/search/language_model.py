@@ -10,12 +10,12 @@ from evoflash.app.search.edited_sources import kernel_source
 from evoflash.app.search.limits import floor_us
 from evoflash.errors import UsageError, did_you_mean
 from evoflash.evaluation import EDITS_SOURCE, Basis, Run, RunKey
-from evoflash.exchange import ENDED
 from evoflash.kernels.family import Family
 from evoflash.llm.correspondence import Correspondence
 from evoflash.llm.endpoint import Endpoint, endpoint
 from evoflash.llm.operator import WithLanguageModel, trials
 from evoflash.llm.prompt import PRESETS, KernelTask
+from evoflash.model_exchange import ENDED
 from evoflash.notices import say
 from evoflash.problem import Problem
 from evoflash.search import Strategy

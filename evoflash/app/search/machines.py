@@ -15,7 +15,9 @@ from evoflash.app.search.plan import Present, SearchPlan
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, RunStart
 from evoflash.evaluators.pipeline import Cores, GpuQueues
+from evoflash.isolation import begin_processes
 from evoflash.notices import say
+from evoflash.paths import keep_cupy_at_home
 from evoflash.settings import MOST_AHEAD, MOST_WORKERS
 from evoflash.specs import GpuSpec
 
@@ -42,6 +44,8 @@ class Machines:
 
 
 HERE = Machines()
+# What processes take seconds to load that compile, emulate and use the GPU; the plan is made meanwhile.
+_LOADED_FIRST = ("evoflash.evaluators.prepare", "evoflash.gpu.process.warm_up", "cupy")
 Planning = Callable[[Present | None], SearchPlan]
 
 
@@ -76,6 +80,9 @@ class MachineOptions:
 def machines(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
     """The plan, which may depend on what is there, and where its work is done."""
     asked.check()
+    if asked.scheduler is None and asked.workers is None:
+        keep_cupy_at_home()
+        begin_processes(_LOADED_FIRST)
     if asked.scheduler is not None:
         make = _by_scheduler(asked, planned)
     elif asked.gpus is not None:

@@ -172,10 +172,10 @@ def _field(
     space = replace(space, proportions=proportions_on(problem, family, gpu))
     archived = champions.starts(problem, space, gpu.name) if archive else ()
     seeds = tuple(dict.fromkeys((*archived, *family.seeds_for(problem, space, gpu)[:most_seeds])))
-    try:
-        space.sample(np.random.default_rng(0))
-    except UsageError:
-        if not seeds:
+    if not seeds:
+        try:
+            space.sample(np.random.default_rng(0))
+        except UsageError:
             return None
     return SearchField(family, space, seeds, archived)
 

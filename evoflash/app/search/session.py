@@ -28,7 +28,6 @@ from evoflash.app.search.plan import SearchPlan
 from evoflash.app.search.stopping import TerminatedError
 from evoflash.champions import family_shares_near
 from evoflash.champions.evidence import archived_kernel
-from evoflash.counters import KernelProfile
 from evoflash.errors import EvoflashError, StoreError
 from evoflash.estimate_error import ties
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Proposal, Run, was_timed_again
@@ -41,6 +40,7 @@ from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process.finals import FinalReport, conclusion
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.gpu.timing.paired import PairedComparison
+from evoflash.hardware_counters import KernelProfile
 from evoflash.isolation import cpu_seconds
 from evoflash.kernels.family import known_families
 from evoflash.kernels.nvrtc import first_error
@@ -380,7 +380,7 @@ def _search(
         say("learning from earlier searches on near problems; --no-transfer: not.")
     if current.start.learns_from_shipped:
         say("learning from shipped searches on near problems; --no-archive: not.")
-    strategy, floor = strategy_of(plan, earlier), floor_us(plan.problem, plan.gpu)
+    floor = floor_us(plan.problem, plan.gpu)
     if limits.until is not None:
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
     title = f"{', '.join(field.family.name for field in plan.fields)} for {plan.gpu.name}"
@@ -393,7 +393,7 @@ def _search(
     )
     with (
         evaluator(plan, past, machines=machines) as evaluates,
-        beside(strategy, plan.llm, tasks, store, current) as strategy,
+        beside(strategy_of(plan, earlier), plan.llm, tasks, store, current) as strategy,
         watch(title, plan.basis, limits, history) as progress,
     ):
 

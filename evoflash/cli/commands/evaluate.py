@@ -82,7 +82,7 @@ def evaluate(
     emulator checks it and its time is estimated. Exit code 3 where the kernel is not correct.
 
     A .cu that says at its top how it is launched (`evoflash check --help`), an edited export, a solution's
-    JSON with such a CUDA source, or Python with a `custom_kernel`, `ModelNew` or `run` for PyTorch is judged
+    JSON with such a source, or Python with a `custom_kernel`, `ModelNew` or `run` for PyTorch is judged
     in a sandbox, on shapes and seeds that are drawn anew; nothing is stored. Exit code 2 where it cannot be
     read, 5 where there is no sandbox. docs/evaluate.md has the JSON.
 
@@ -98,10 +98,11 @@ def evaluate(
     chosen_stage = next((each for each in STAGES if each == stage), None)
     if chosen_stage is None:
         raise UsageError(f"--stage {stage} is unknown: use {', '.join(STAGES)}.")
-    if what is not None and family is None and not values and is_foreign(Path(what)):
+    is_genome = what is None or family is not None or values or not is_foreign(Path(what))
+    if header is not None or not is_genome:
         options = JudgeOptions(problem, gpu, chosen_stage, seed, timeout, unsafe, header)
         with _stdout_to_stderr():
-            answer, exit_code = _judge(Path(what), options, db, says_it=as_json or form is not None)
+            answer, exit_code = _judge(Path(str(what)), options, db, says_it=as_json or form is not None)
         _show(answer, form, output, as_json=as_json)
         if exit_code:
             raise typer.Exit(exit_code)

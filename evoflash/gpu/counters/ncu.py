@@ -22,10 +22,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evoflash.counters import KernelProfile, LaunchCounters
 from evoflash.errors import DeviceError
 from evoflash.gpu.counters.one_call import OneCall
 from evoflash.gpu.process.rungs import GpuTask
+from evoflash.hardware_counters import KernelProfile, LaunchCounters
 from evoflash.operation import Workload
 
 _PLACES = (("/opt/nvidia/nsight-compute", "*/ncu"), ("/usr/local", "cuda*/bin/ncu"))

@@ -57,6 +57,7 @@ from evoflash.specs import GpuSpec
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 _PATIENCE_S = 10.0
+_LOOK_EVERY_S, _QUIET_LIMIT_S = 0.05, 120.0
 _PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)
 _MIRRORED = {"faster": "slower", "slower": "faster", "unclear": "unclear"}
 _WORDS = {"faster": "faster than", "slower": "slower than", "unclear": "not clearly apart from"}
@@ -73,6 +74,7 @@ class FinalTask:
     baselines: tuple[str, ...] = DEFAULT
     energy: bool = False  # also what a call of each takes in energy: some three seconds each
     notes: str = ""  # a file that says which baseline is under way (baselines/contender.py)
+    busy: str = ""  # a file that is there while this machine's cores have other work
     limit_s: float = 600.0
     noise: float = field(default_factory=noise.floor)  # relative; within it nothing is faster or slower
 
@@ -130,6 +132,8 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
     timings: list[Mapping[str, tuple[Timing, ...]]] = []
     comparisons: list[PairedComparison] = []
     for protocol, rule in finals_of(bench.protocols):
+        if protocol is CALL:  # the host's time is in it
+            _wait_for_cores(task.busy)
         timed = [contender for contender in contenders if can_be_timed(contender, protocol)]
         samples, found = time_interleaved(timed, bench, protocol, rule=rule, rng=rng)
         timings.append({name: (timing,) for name, timing in found.items()})
@@ -149,6 +153,12 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
         absent=absent,
         environment={library.name: library.environment for library in libraries},
     )
+
+
+def _wait_for_cores(busy: str) -> None:
+    end_s = time.monotonic() + _QUIET_LIMIT_S
+    while busy and Path(busy).exists() and time.monotonic() < end_s:
+        time.sleep(_LOOK_EVERY_S)
 
 
 def conclusion(report: FinalReport, name: str) -> str:

@@ -108,6 +108,20 @@ class Standbys:
         """`begun` begins one more process."""
         self._begun, self._waiting, self.is_closed = begun, waiting, False
         self.lost = 0  # processes so far
+        self.is_before_finals = True  # whose timing keeps no context of others from being made
+        for process in waiting:
+            self._have_warmed(process)
+
+    def _have_warmed(self, process: GpuProcess) -> None:
+        """Its context is made as soon as it has its references, between two timings (gpu/launcher.py): later
+        the next candidate would wait for it.
+        """
+
+        def warm_up(done: "Future[Ending[None]]") -> None:
+            if self.is_before_finals and not done.cancelled():
+                process.warm_up()
+
+        process.references.add_done_callback(warm_up)
 
     def take(self) -> GpuProcess:
         """The one that has waited longest; another is begun. CancelledError once this is closed."""
@@ -115,16 +129,11 @@ class Standbys:
             raise CancelledError
         taken = self._waiting.popleft()
         self._waiting.append(self._begun())
+        self._have_warmed(self._waiting[-1])
         if self.is_closed:  # meanwhile: close() has seen neither
             for process in (taken, self._waiting[-1]):
                 process.pool.close()
         return taken
-
-    def warm_up(self) -> None:
-        """Have those that are ready make their contexts."""
-        for process in tuple(self._waiting):
-            if process.references.done():  # else the context would have to wait for them
-                process.warm_up()
 
     def wait_for_contexts(self) -> None:
         """Wait for those contexts that are being made: they would disturb the clock."""
@@ -366,12 +375,10 @@ class GpuWorker:
             return lane.outcome(task, Rung.SMOKE, self._jobs.screen, task)
 
     def _evaluate(self, task: GpuTask) -> GpuOutcome:
-        self._standbys.warm_up()  # now, because a context in the making would disturb the clock
         with self._next_lane() as lane:
             checked = lane.outcome(task, Rung.SMOKE, self._jobs.check, task)
             if checked.status is not Status.CORRECT or not task.timed:
                 return checked
-            self._standbys.wait_for_contexts()
             timing, verdicts = self._jobs.time_correct, checked.verdicts
             timed = lane.outcome(task, Rung.TIMING, timing, task, checked, verdicts=verdicts)
             if timed.status is Status.CORRECT:
@@ -411,6 +418,7 @@ class GpuWorker:
 
     def _one_alone(self) -> None:
         """End all processes that share the GPU but one, when their calls have ended."""
+        self._standbys.is_before_finals = False
         with self._opening:
             self._may_share = False
         while len(self._lanes) > 1:

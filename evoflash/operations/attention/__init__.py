@@ -13,6 +13,5 @@ The rest of evoflash reaches it through evoflash/operation.py alone, by its reco
     preflight_runs  The small shapes of a kernel's pre-flight, which its tiles, rings and splits make special
     reference       What attention should be, in fp64, and what honest 16-bit arithmetic makes of it
     relations       What must, and must not, change between attention's outputs of changed inputs
-    thresholds      Attention's thresholds, read from thresholds.toml, which holds all of them
     workload        Attention's workloads (its shapes), what kernels are compiled for, and their texts
 """

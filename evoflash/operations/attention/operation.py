@@ -1,5 +1,8 @@
 """Attention as the rest of evoflash knows it, one record that names what the files of this folder do."""
 
+from functools import partial
+from pathlib import Path
+
 from evoflash.operation import Operation
 from evoflash.operations.attention import check_shapes, inputs
 from evoflash.operations.attention.forms import dense
@@ -8,7 +11,6 @@ from evoflash.operations.attention.portfolio import PORTFOLIO
 from evoflash.operations.attention.preflight_runs import drawn_runs, finalist_runs, preflight_runs
 from evoflash.operations.attention.reference import REFERENCE, expect, sample
 from evoflash.operations.attention.relations import keeps_heads_apart, relations
-from evoflash.operations.attention.thresholds import thresholds
 from evoflash.operations.attention.workload import (
     AttentionKey,
     AttentionWorkload,
@@ -16,6 +18,7 @@ from evoflash.operations.attention.workload import (
     fitting,
     parse_workload,
 )
+from evoflash.operations.expectations import read_thresholds
 
 _PROBLEM_HELP = """\
 Behind a name, or in its place, with commas between:
@@ -41,7 +44,7 @@ OPERATION = Operation(
     sample=sample,
     expect=expect,
     relations=relations,
-    thresholds=thresholds,
+    thresholds=partial(read_thresholds, Path(__file__).with_name("thresholds.toml")),
     rearranged=keeps_heads_apart,
     device_reference=REFERENCE,
     check_workloads=check_shapes.check_workloads,

@@ -13,6 +13,5 @@ The rest of evoflash reaches it through evoflash/operation.py alone, by its reco
                     special
     reference       What y = x W^T should be, in fp64, and what honest fp32 arithmetic makes of it
     relations       What must hold between the linear layer's outputs of changed inputs
-    thresholds      The linear layer's thresholds, read from thresholds.toml, which holds all of them
     workload        Workloads of the linear layer (its shapes), what kernels are compiled for, and their texts
 """

@@ -156,15 +156,10 @@ ERRORS = (
 STRUCT = CallStruct("evoflash_linear", "EVOFLASH_LINEAR", FIELDS, ERRORS)
 
 
-def interface_names() -> dict[str, Any]:
-    """What the C declarations are made of."""
-    return STRUCT.names()
-
-
 def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
     """The kernel's parameters in the launcher's words. No kernel here takes tensor maps yet."""
     assert not tuple(maps), "the launcher encodes no tensor maps"
-    return {**interface_names(), "maps": (), "of_x": parameters, "block": BLOCK, "x_scale_step": X_SCALE_STEP}
+    return {**STRUCT.names(), "maps": (), "of_x": parameters, "block": BLOCK, "x_scale_step": X_SCALE_STEP}
 
 
 def launch_arguments(*, has_workspace: bool) -> list[str]:

@@ -1,13 +1,16 @@
 """The linear layer as the rest of evoflash knows it: one record of what the files of this folder do."""
 
+from functools import partial
+from pathlib import Path
+
 from evoflash.operation import Operation
+from evoflash.operations.expectations import read_thresholds
 from evoflash.operations.linear import form, inputs
 from evoflash.operations.linear.loop import work
 from evoflash.operations.linear.portfolio import PORTFOLIO
 from evoflash.operations.linear.preflight_runs import finalist_runs, preflight_runs
 from evoflash.operations.linear.reference import REFERENCE, expect, sample
 from evoflash.operations.linear.relations import keeps_rows_apart, relations
-from evoflash.operations.linear.thresholds import thresholds
 from evoflash.operations.linear.workload import (
     LinearKey,
     LinearWorkload,
@@ -38,7 +41,7 @@ OPERATION = Operation(
     relations=relations,
     rearranged=keeps_rows_apart,
     device_reference=REFERENCE,
-    thresholds=thresholds,
+    thresholds=partial(read_thresholds, Path(__file__).with_name("thresholds.toml")),
     check_workloads=inputs.check_workloads,
     hidden_workloads=inputs.hidden_workloads,
     preflight_runs=preflight_runs,
@@ -47,7 +50,7 @@ OPERATION = Operation(
     fitting=fitting,
     distance=distance,
     interface=form.INTERFACE,
-    interface_names=form.interface_names,
+    interface_names=form.STRUCT.names,
     launcher=form.LAUNCHER,
     launcher_names=form.launcher_names,
     launch_form=form.LAUNCH_FORM,

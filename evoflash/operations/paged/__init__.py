@@ -13,6 +13,5 @@ The rest of evoflash reaches it through evoflash/operation.py alone, by its reco
                     special
     reference       What paged attention should be, in fp64, and what honest 16-bit arithmetic makes of it
     relations       What must hold between paged attention's outputs of changed inputs
-    thresholds      Paged attention's thresholds
     workload        Workloads of paged attention (its shapes), what kernels are compiled for, and their texts
 """

@@ -303,15 +303,10 @@ def rescale(inputs: Any, workload: PagedWorkload) -> tuple[Any, dict[str, float]
 # ---- exports
 
 
-def interface_names() -> dict[str, Any]:
-    """What the C declarations are made of."""
-    return STRUCT.names()
-
-
 def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
     """What an exported launcher is made of. No kernel here takes tensor maps yet."""
     assert not tuple(maps), "the launcher encodes no tensor maps"
-    return {**interface_names(), "maps": (), "parameters": PARAMETERS}
+    return {**STRUCT.names(), "maps": (), "parameters": PARAMETERS}
 
 
 def launch_arguments(*, has_workspace: bool) -> list[str]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from evoflash.errors import UsageError
 from evoflash.numerics import Bits, decode, encode, standard_normal
 from evoflash.operation import InputNames
-from evoflash.operations.paged.form import first_page, first_pages, own_pages, pool_pages
+from evoflash.operations.paged.form import first_page, first_pages, own_pages, pool_pages, scale
 from evoflash.operations.paged.workload import PagedWorkload
 
 Single = NDArray[np.float32]
@@ -530,4 +530,33 @@ def timed_inputs(workload: PagedWorkload, *, sets: int, rng: np.random.Generator
         q = encode(standard_normal((w.total_q, w.heads, w.head_dim), rng), w.dtype)
         sinks = standard_normal((w.heads,), rng)
         found.append(PagedInputs("normal", {"Q": q, "K": k, "V": v, **tables, **_of_rows(w, rows, sinks)}))
+    return found
+
+
+def python_inputs(workload: PagedWorkload, inputs: PagedInputs) -> dict[str, tuple[Any, ...]]:
+    """What FlashInfer's traces call the inputs: pages with a row's heads side by side, their numbers end to
+    end with where each sequence's begin and how full its last one is; numbers as far as the workload has
+    them. An entry that names no page, before a window, is 0 here: who gathers pages in Python follows it.
+    """
+    w, given = workload, inputs.tensors
+    sequences = sequences_of(w, inputs)
+    pages = np.concatenate([np.zeros(0, np.int64), *(each.pages for each in sequences)])
+    pages = np.where((pages >= 0) & (pages < len(given["K"])), pages, 0)
+    last = [(each.keys - 1) % w.page + 1 if each.keys else 0 for each in sequences]
+
+    def whole(numbers: Any) -> tuple[Any, str]:
+        return np.asarray(numbers, np.int32), "int32"
+
+    found: dict[str, tuple[Any, ...]] = {"q": (given["Q"], w.dtype, "Q")}
+    found |= {f"{name.lower()}_cache": (given[name].swapaxes(1, 2), w.dtype, name) for name in ("K", "V")}
+    if w.ragged or w.seq_q > 1:
+        found["qo_indptr"] = whole(np.cumsum([0, *(each.rows for each in sequences)]))
+    found["kv_indptr"] = whole(np.cumsum([0, *(len(each.pages) for each in sequences)]))
+    found |= {"kv_indices": whole(pages), "kv_last_page_len": whole(last), "sm_scale": (scale(w),)}
+    if w.window:
+        found["window_left"] = (w.window - 1,)
+    if w.softcap:
+        found["logits_soft_cap"] = (w.softcap,)
+    if w.sink:
+        found["sinks"] = (given["SINKS"], w.sink)
     return found

@@ -1,12 +1,15 @@
 """Paged attention as the rest of evoflash knows it: one record of what the files of this folder do."""
 
+from functools import partial
+from pathlib import Path
+
 from evoflash.operation import Operation
+from evoflash.operations.expectations import read_thresholds
 from evoflash.operations.paged import check_shapes, form, inputs
 from evoflash.operations.paged.loop import exponentials, work
 from evoflash.operations.paged.preflight_runs import drawn_runs, preflight_runs
 from evoflash.operations.paged.reference import REFERENCE, expect, sample
 from evoflash.operations.paged.relations import moves_pages, relations
-from evoflash.operations.paged.thresholds import thresholds
 from evoflash.operations.paged.workload import PagedKey, PagedWorkload, distance, fitting, parse_workload
 
 _PROBLEM_HELP = """\
@@ -31,8 +34,9 @@ OPERATION = Operation(
     sample=sample,
     expect=expect,
     relations=relations,
-    thresholds=thresholds,
+    thresholds=partial(read_thresholds, Path(__file__).with_name("thresholds.toml")),
     rearranged=moves_pages,
+    python_inputs=inputs.python_inputs,
     device_reference=REFERENCE,
     further_scratch=form.further_scratch,
     check_workloads=check_shapes.check_workloads,
@@ -44,7 +48,7 @@ OPERATION = Operation(
     distance=distance,
     exponentials=exponentials,
     interface=form.INTERFACE,
-    interface_names=form.interface_names,
+    interface_names=form.STRUCT.names,
     launcher=form.LAUNCHER,
     launcher_names=form.launcher_names,
     launch_form=form.LAUNCH_FORM,

@@ -8,7 +8,6 @@ Results are equal bit for bit, or, for approximations, near the exact values.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import sys
@@ -22,19 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from evoflash import operation as registry
 from evoflash.blame import begin_kernel
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import EvoflashError
-from evoflash.evaluation import Candidate
+from evoflash.gpu.comparisons import cubin_of
 from evoflash.gpu.driver import encode_map
 from evoflash.gpu.launcher import LoadedKernel, new_stream, wait
 from evoflash.gpu.memory import on_device
 from evoflash.kernels import gxx
-from evoflash.kernels.ef_layer import device_headers_sha
-from evoflash.kernels.nvrtc import compile_candidate, first_error
-from evoflash.space import Genome
 from evoflash.trust.conformance import arithmetic, hopper, snippets
 from evoflash.trust.conformance.cases import (
     NAMES,
@@ -278,17 +273,7 @@ def run_trial(trial: Trial, library: Path, cubin: str) -> tuple[list[CaseResult]
 
 def cubin_path(module: Module, arch: str) -> str:
     """The compiled kernels, from the cache if they are there; needs no GPU. EvoflashError as NVRTC says."""
-    # Kernels without genes; of the compile key only the arch plays a part.
-    candidate = Candidate(
-        genome=Genome(f"conformance_{module.name}", 1, ()),
-        compile_key=registry.default().probe.compile_key(arch),
-        source=module.source,
-        source_sha=hashlib.sha256((module.source + device_headers_sha()).encode()).hexdigest(),
-    )
-    build = compile_candidate(candidate)
-    if not build.ok:
-        raise EvoflashError(f"NVRTC refuses the kernels for {arch}: {first_error(build.log)}")
-    return build.cubin_path
+    return cubin_of(arch, f"conformance_{module.name}", module.source)
 
 
 def read_journal(journal: Path) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer
 
 from evoflash.app.report.record import short
-from evoflash.counters import STALLS, UNITS
+from evoflash.hardware_counters import STALLS, UNITS
 from evoflash.views.html import charts
 from evoflash.views.html.markup import (
     Figures,

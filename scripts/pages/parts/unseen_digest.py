@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scripts.pages import unseen
+from scripts.pages.parts.without_archive import NEAR, near, ratios
 from scripts.peers.ratios import least, mean
-from scripts.peers.without_archive import NEAR, near, ratios
 
 _FEWEST = 5  # problems, for a mean that says something
 

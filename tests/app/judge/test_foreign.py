@@ -3,18 +3,20 @@
 import json
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tables import data, table_of_cases
 
+import evoflash
 from evoflash.app.check.subject import named_kernels
 from evoflash.app.judge.foreign import JudgeOptions, judge_file
 from evoflash.errors import UsageError
 from evoflash.sandbox import boundary
 from evoflash.sandbox.boundary import Boundary
 from evoflash.trust.selftest.corpus import corpus
-from scripts.validation.source_edits import edited_export
+from scripts.validation.source_edits import edited_export, foreign_text
 
 FRAME = data(__file__, "frame")
 ATTENTION = data(__file__, "attention")
@@ -27,14 +29,7 @@ def judged(path, text, *, stage="check", timeout_s=240.0, **more):
     return judge_file(path, options, db="unused.db")
 
 
-def text_of(*, base=None, body=None, above="", edits=()):
-    """A kernel of the table: one statement of its own for every thread, or the attention kernel, edited."""
-    text = BASES[base] if base else FRAME.replace("BODY", body or "")
-    text = text.replace('#include "ef.h"\n', f'#include "ef.h"\n{above}\n')
-    for before, after in edits:
-        assert before in text, before
-        text = text.replace(before, after)
-    return text
+text_of = partial(foreign_text, {"frame": FRAME, **BASES})
 
 
 def boundaries():
@@ -63,7 +58,7 @@ def watched(tmp_path, monkeypatch):
 @pytest.mark.sample(4)
 @table_of_cases()
 def test_each_kernel_has_the_verdict_that_it_must(base, body, above, edits, status, kinds, watched) -> None:
-    text = text_of(base=base, body=body, above=above or "", edits=edits or ())
+    text = text_of(base=base, body=body, above=above, edits=edits or ())
     text = text.replace("FOLDER", str(watched))
 
     answer = judged(watched / "kernel.cu", text)
@@ -78,7 +73,7 @@ def test_each_kernel_has_the_verdict_that_it_must(base, body, above, edits, stat
 @table_of_cases()
 def test_neither_sandbox_lets_a_kernel_out(kind, body, above, watched) -> None:
     begun_s = time.monotonic()
-    text = text_of(body=body, above=above or "").replace("FOLDER", str(watched))
+    text = text_of(body=body, above=above).replace("FOLDER", str(watched))
 
     answer = judged(watched / "kernel.cu", text, timeout_s=20.0)
 
@@ -134,9 +129,14 @@ def test_a_header_in_a_file_of_its_own_stands_for_the_comment(tmp_path) -> None:
     launch = tmp_path / "launch.toml"
     launch.write_text(header.replace('attention = { problem = "b=2,h=3,s=48,d=16" }', "attention = {}"))
 
-    answer = judged(tmp_path / "kernel.cu", text, header=launch, problem="b=1,h=2,s=40,d=16")
+    path = tmp_path / "kernel.cu"
+    path.write_text(text)
+
+    answer = evoflash.evaluate(path, header=launch, problem="b=1,h=2,s=40,d=16", stage="check", seed=3)
 
     assert answer.status == "correct", answer.text_feedback
+    with pytest.raises(UsageError, match="header goes with"):
+        evoflash.evaluate("3f", header=launch)
     assert (answer.worst or {})["shape"].startswith("b=1,h=2,hkv=2,sq=40")
     with pytest.raises(UsageError, match=r"no comment that says how to launch it.* --header"):
         judged(tmp_path / "kernel.cu", text)

@@ -103,7 +103,19 @@ def test_a_tie_earns_nothing_and_no_score_is_beyond_the_floor() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("triton.json", '{"spec": {"language": "triton"}, "sources": []}', "triton"),
+        ("tilelang.json", '{"spec": {"language": "tilelang"}, "sources": []}', "CUDA, Python and Triton are"),
+        ("no_file.json", '{"spec": {"language": "python"}, "sources": []}', "0 Python files"),
+        (
+            "entry.json",
+            '{"spec": {"language": "python"}, "sources": [{"path": "a.py", "content": ""}]}',
+            'name a function of its file: "a.py::run"',
+        ),
+        pytest.param(
+            "triton.json",
+            '{"spec": {"language": "triton"}, "sources": []}',
+            "pip install triton",
+            marks=pytest.mark.skipif(importlib.util.find_spec("triton") is not None, reason="Triton is here"),
+        ),
         ("none.json", '{"spec": {"language": "cuda"}, "sources": []}', "0 CUDA files"),
     ],
 )

@@ -1,6 +1,8 @@
 """Python that launches kernels: each file has the verdict that it must. What is called needs PyTorch."""
 
+import json
 import time
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,10 @@ from tables import data, table_of_cases
 from evoflash.app.judge import python_forms
 from evoflash.app.judge.foreign import JudgeOptions, judge_file
 from evoflash.app.judge.python_text import read_python
-from evoflash.errors import UsageError
+from evoflash.errors import SandboxError, UsageError
 from evoflash.sandbox.boundary import Boundary
 
-FRAME = data(__file__, "frame")
+FRAME, PAGED, ON_PAGES = (data(__file__, name) for name in ("frame", "paged", "on_pages"))
 needs_torch = pytest.mark.skipif(not python_forms.has_torch(), reason="no PyTorch here")
 
 
@@ -59,6 +61,37 @@ def test_a_model_and_a_function_are_called_as_their_frameworks_do(tmp_path) -> N
 
 
 @needs_torch
+@table_of_cases()
+def test_a_solution_is_called_as_its_format_says(head, body, spec, status, tmp_path) -> None:
+    text = f"{FRAME.partition('ABOVE')[0]}\n{head}\n    {body}\n"
+    spec = {"language": "python", "entry_point": "main.py::solve", **(spec or {})}
+    sources = [{"path": "main.py", "content": text}, {"path": "README.md", "content": "read me"}]
+
+    answer = judged(tmp_path / "solution.json", json.dumps({"spec": spec, "sources": sources}))
+
+    assert answer.status == status, answer.text_feedback
+    assert answer.file.endswith("solution.json:main.py")
+
+
+@needs_torch
+@pytest.mark.sample(3)
+@table_of_cases()
+def test_attention_on_pages_is_called_by_the_names_of_flashinfers_traces(
+    problem, edits, status, tmp_path
+) -> None:
+    text = PAGED
+    for before, after in edits or ():
+        assert before in text, before
+        text = text.replace(before, after)
+    (tmp_path / "kernel.py").write_text(text)
+
+    options = JudgeOptions(problem=f"{ON_PAGES}{problem or ''}", stage="check", seed=3, timeout_s=100.0)
+    answer = judge_file(tmp_path / "kernel.py", options, db="unused.db")
+
+    assert answer.status == status, answer.text_feedback
+
+
+@needs_torch
 def test_a_timed_call_that_repeats_an_earlier_answer_is_wrong() -> None:
     from evoflash.app.judge import python_timing
     from evoflash.problem import parse_problem
@@ -74,6 +107,16 @@ def test_a_timed_call_that_repeats_an_earlier_answer_is_wrong() -> None:
         pytest.raises(python_forms.PythonCallError, match="a timed call is wrong"),
     ):
         python_timing.check_timed_calls(caller, workload, seed=1)
+
+
+@needs_torch
+@pytest.mark.skipif(bool(glob("/dev/nvidia*")), reason="there is a GPU")
+def test_a_gpu_that_the_sandbox_has_not_is_no_fault_of_the_file() -> None:
+    asked = python_forms.python_caller(
+        text_of(), "custom_kernel", found(), device="cuda", deadline_s=time.monotonic() + 60
+    )
+    with asked as caller, pytest.raises(SandboxError, match="PyTorch finds no GPU in the sandbox"):
+        caller.ask({"do": "show", "which": 0})
 
 
 def found() -> Boundary:
@@ -103,7 +146,11 @@ def test_without_nvcc_inline_cuda_is_refused_in_a_line(monkeypatch, tmp_path) ->
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("def other(): ...", "defines none of"), ("def run(:", "no Python"), ("def run(): ...", "is not said")],
+    [
+        ("def other(): ...", "does not define one"),
+        ("def run(:", "no Python"),
+        ("def run(): ...", "is not said"),
+    ],
 )
 def test_what_cannot_be_judged_is_said_in_a_line(text, says, tmp_path) -> None:
     with pytest.raises(UsageError, match=says):

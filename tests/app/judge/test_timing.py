@@ -26,7 +26,7 @@ H100 = load_gpu("h100")
 def test_the_floor_of_a_cold_call_has_its_inputs_come_from_memory(problem, cold, warm) -> None:
     (workload,) = parse_problem(problem).workloads
 
-    floors = [timing._floor_us(workload, H100, is_cold=is_cold) for is_cold in (True, False)]
+    floors = [timing.floor_us(workload, H100, protocol) for protocol in ("cold", "calls from outside")]
 
     assert floors == pytest.approx([cold, warm], rel=0.02)
 
@@ -55,17 +55,16 @@ def test_a_kernel_that_fails_or_takes_the_process_along_is_wrong(monkeypatch) ->
         assert len(asked) == 1
 
 
-def test_a_library_that_fails_is_passed_over_and_no_fault_of_the_kernel(monkeypatch) -> None:
-    found, asked = judged(
-        monkeypatch, lambda name: ComparisonFailedError("refused", blamed=f"{name} (a build)")
-    )
-
-    assert not found.is_wrong
-    assert tuple(asked) == baselines.computing("attention", baselines.DEFAULT)
-
-
-def test_a_library_that_is_none_for_the_problem_is_passed_over(monkeypatch) -> None:
-    found, asked = judged(monkeypatch, lambda name: UsageError("no kernel for that"))
+@pytest.mark.parametrize(
+    "error_of",
+    [
+        lambda name: ComparisonFailedError("refused", blamed=f"{name} (a build)"),
+        lambda name: UsageError("no kernel for that"),
+    ],
+    ids=["it fails", "it is none for the problem"],
+)
+def test_a_library_without_a_time_is_passed_over_and_no_fault_of_the_kernel(monkeypatch, error_of) -> None:
+    found, asked = judged(monkeypatch, error_of)
 
     assert not found.is_wrong
     assert tuple(asked) == baselines.computing("attention", baselines.DEFAULT)

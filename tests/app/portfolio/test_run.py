@@ -94,21 +94,26 @@ def test_borders_that_nobody_timed_are_said_to_be_so(tmp_path):
     assert "shapes beside one are not timed: run this on a l4" in " ".join(shown(found).split())
 
 
+def beside(found):
+    """The shapes on both sides of its first border."""
+    return found.borders[0].first, found.borders[0].second
+
+
+def served_at(shapes, found):
+    """Of each shape the number of the kernel that the rule names."""
+    return [rule.ask_dispatcher(rule.Dispatcher(found.rule), shape, "sm_89") for shape in shapes]
+
+
 def test_a_border_whose_kernel_is_slower_than_another_teaches_the_rule(tmp_path):
     table = table_of(TIMES)
     before = chosen_from(table, tmp_path, kernels=2)
-    border = before.borders[0]
     first, second = before.kernels
-    for shape in (border.first, border.second):  # the second kernel is twice as fast on both sides
+    for shape in beside(before):  # the second kernel is twice as fast on both sides
         table = table.with_border(ShapeTimes(shape, {first: time_of(20.0), second: time_of(10.0)}))
 
     after = chosen_from(table, tmp_path, kernels=2)
 
-    ask = [
-        rule.ask_dispatcher(rule.Dispatcher(after.rule), shape, "sm_89")
-        for shape in (border.first, border.second)
-    ]
-    assert ask == [1, 1]
+    assert served_at(beside(before), after) == [1, 1]
     assert [row.kernel for row in serve_mix(after)] == [row.kernel for row in serve_mix(before)]
 
 
@@ -229,20 +234,14 @@ def test_a_kernel_that_cannot_be_launched_at_a_border_is_kept_elsewhere(tmp_path
     table = table_of(TIMES)
     before = chosen_from(table, tmp_path, kernels=2)
     first, second = before.kernels
-    border = before.borders[0]
-    for shape in (border.first, border.second):
-        table = table.with_border(
-            ShapeTimes(shape, {second: time_of(9.0)}, {first: "its blocks do not all fit"})
-        )
+    for shape in beside(before):
+        refused = {first: "its blocks do not all fit"}
+        table = table.with_border(ShapeTimes(shape, {second: time_of(9.0)}, refused))
 
     after = chosen_from(table, tmp_path, kernels=2)
 
     assert after.kernels == before.kernels
-    ask = [
-        rule.ask_dispatcher(rule.Dispatcher(after.rule), shape, "sm_89")
-        for shape in (border.first, border.second)
-    ]
-    assert ask == [1, 1]
+    assert served_at(beside(before), after) == [1, 1]
 
 
 def test_the_emulator_takes_emulated_part_of_a_border_shape_and_no_more_than_it_can():

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import python_processes
 from forked import evoflash
-from places import ROOT, environment
+from places import environment
 from rich.console import Console
 from waiting import LIMIT_S, is_alive, until
 
@@ -46,15 +46,8 @@ def mix(folder: Path, *lines: str) -> Path:
 
 
 def started(*arguments: object) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "evoflash", *EMULATED, *map(str, arguments)],
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(NO_COLOR="1", COLUMNS="80"),
-        start_new_session=True,
-    )
+    shown = environment(NO_COLOR="1", COLUMNS="80")
+    return python_processes.evoflash(*EMULATED, *arguments, env=shown, start_new_session=True)
 
 
 def spent(db: Path) -> dict[str, int]:

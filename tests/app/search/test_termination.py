@@ -13,6 +13,7 @@ import threading
 import time
 
 import pytest
+import python_processes
 import stopping
 from places import ROOT, TESTS, environment
 from tables import data
@@ -34,16 +35,9 @@ class Search:
         self.db = folder / "a.db"
         words = ("search", "--gpu", "h200", "--family", "flash_mma", "--problem", "b=1,h=1,s=64,d=64")
         script = str(TESTS / "stopping.py")
-        self.process = subprocess.Popen(
-            [sys.executable, script, *words, "--budget", str(BUDGET), "--db", str(self.db)],
-            env=environment(NO_COLOR="1", EVOFLASH_TEST_SLOW=slow, EVOFLASH_TEST_NOTES=str(folder)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # A shell's background jobs ignore Ctrl-C, and so would everything that these tests start there.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+        told = environment(NO_COLOR="1", EVOFLASH_TEST_SLOW=slow, EVOFLASH_TEST_NOTES=str(folder))
+        arguments = (script, *words, "--budget", BUDGET, "--db", self.db)
+        self.process = python_processes.python(*arguments, env=told, start_new_session=True)
         until(lambda: self.is_at(folder / slow), what=f"the step {slow}")
 
     def is_at(self, note):
@@ -130,13 +124,8 @@ time.sleep({stopping.SLOW_S})
 def test_a_signal_while_modules_are_imported_ends_the_command_with_one_line(tmp_path, sent, called, code):
     (tmp_path / "typer.py").write_text(LIBRARY)
     variables = environment(EVOFLASH_TEST_NOTES=str(tmp_path))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "evoflash", "families"],
-        env={**variables, "PYTHONPATH": os.pathsep.join([str(tmp_path), variables["PYTHONPATH"]])},
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    variables["PYTHONPATH"] = os.pathsep.join([str(tmp_path), variables["PYTHONPATH"]])
+    process = python_processes.evoflash("families", env=variables)
     until((tmp_path / "imported").exists, what="the import of a library")
     process.send_signal(getattr(signal, sent))
     _, said = process.communicate(timeout=SOON_S)

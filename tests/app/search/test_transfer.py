@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from in_process import invoke
 
 from evoflash.app.search import plan as planning
 from evoflash.app.search import transfer
 from evoflash.app.search.session import strategy_of
-from evoflash.cli.options import program
-from evoflash.cli.program import commands, groups
 from evoflash.evaluation import Basis, EarlierRun, Evaluation, Proposal, Run, Rung, RunKey, RunStart, Status
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
@@ -122,7 +120,7 @@ def test_a_run_that_was_merged_into_another_database_learns_from_the_same_search
     with open_store(target) as store:
         searched(store, "b=1,h=8,s=520,d=64", count=9)  # takes the number that the near one had
 
-    merging = CliRunner().invoke(program(commands(), groups()), ["runs", "merge", source, "--db", target])
+    merging = invoke("runs", "merge", source, "--db", target)
 
     assert merging.exit_code == 0, merging.output
     with open_store(target) as store:
@@ -136,7 +134,7 @@ SAID = "learning from earlier searches on near problems; --no-transfer: not."
 def searched_by_command(db: Path, budget: int, *options: str) -> tuple[list[Proposal], str]:
     """All proposals of the run that `evoflash search` began or continued, and what the command said."""
     where = ["--gpu", "l4", "--family", "flash_mma", "--problem", OWN, "--no-archive", "--db", str(db)]
-    done = CliRunner().invoke(program(commands()), ["search", *where, "--budget", str(budget), *options])
+    done = invoke("search", *where, "--budget", str(budget), *options)
     assert done.exit_code == 0, done.output
     with open_store(str(db), read_only=True) as store:
         run = next(run for run in store.runs() if run.key.problem == plan().key.problem)

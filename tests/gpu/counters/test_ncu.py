@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from tables import data, table_of_cases
 
-from evoflash.counters import KernelProfile
 from evoflash.errors import DeviceError
 from evoflash.gpu.counters import ncu
 from evoflash.gpu.process.rungs import GpuTask
+from evoflash.hardware_counters import KernelProfile
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
 from evoflash.strategies.operators import operators

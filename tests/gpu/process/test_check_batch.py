@@ -90,7 +90,7 @@ def batch_verdict(plan, launch, monkeypatch):
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("workload", SHAPES, ids=str)
-@pytest.mark.sample(9)
+@pytest.mark.sample(5)
 def test_the_verdict_is_that_of_launches_one_by_one(workload, fault, monkeypatch):
     plan = plan_of(workload, 4)
     alone = check_one_by_one(plan, kernel(workload, fault))

@@ -6,18 +6,18 @@ import pytest
 from places import ROOT
 
 from evoflash.kernels.family import families_for
-from evoflash.operations.attention.thresholds import FILE, thresholds
+from evoflash.operations.attention.operation import OPERATION
 from evoflash.operations.expectations import calibration
 from evoflash.specs import load_gpu
 from scripts.records import read_record
 
-RECORD = read_record(ROOT / calibration(FILE))
+RECORD = read_record(ROOT / calibration(ROOT / "evoflash/operations/attention/thresholds.toml"))
 MOST_USED = 0.95  # of a gate, by any honest kernel: beyond, it will reject one some day
 
 
 def test_the_gates_are_those_that_were_calibrated():
     """Changed one? Run the command that the record names, and commit both."""
-    assert {name: asdict(gates) for name, gates in thresholds().items()} == RECORD["gates"]
+    assert {name: asdict(gates) for name, gates in OPERATION.thresholds().items()} == RECORD["gates"]
 
 
 def test_no_honest_kernel_was_refused():
@@ -38,7 +38,7 @@ def test_the_largest_are_the_largest_of_the_rows():
 
 def test_shares_are_of_the_gates():
     for row in (row for row in RECORD["rows"] if row["gate"] == "rel_l2"):
-        gate = thresholds()[row["precision"]].rel_l2
+        gate = OPERATION.thresholds()[row["precision"]].rel_l2
         assert row["share"] == pytest.approx(row["value"] / gate, rel=1e-3)
 
 

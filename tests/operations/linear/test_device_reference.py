@@ -23,6 +23,7 @@ from tests.right_answers import answers_of, assert_told_of_rows
     ],
     ids=str,
 )
+@pytest.mark.sample(7)
 def test_it_gives_what_the_host_gives(workload, name):
     trial = draw(name, workload, seed=3)
     known = expect(workload, trial, where=every_row(workload)).rows["Y"]

@@ -30,11 +30,9 @@ FULL = "b=2,h=6,hkv=2,sq=3,skv=200,d=16,page=1,window=8,softcap=9,sink,ragged,dt
 
 
 @pytest.fixture
-def plain(monkeypatch):
-    monkeypatch.setenv("EVOFLASH_TEMPLATES", str(Path(__file__).parent))
-    load_family.cache_clear()
-    yield load_family("plain_paged")
-    load_family.cache_clear()
+def plain(use_templates):
+    use_templates(Path(__file__).parent)
+    return load_family("plain_paged")
 
 
 def checked(family, problem, **values):

@@ -49,7 +49,7 @@ def test_no_snippet_is_without_an_entry():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", named("sm_90a", SAMPLE))
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_the_emulator_reports_nothing_and_numpy_agrees(name):
     module = worker.modules("sm_90a")[name]
     library = gxx.build(module.source, name="conformance")
@@ -66,7 +66,7 @@ def test_the_emulator_reports_nothing_and_numpy_agrees(name):
 @pytest.mark.parametrize(
     ("arch", "name"), [(arch, name) for arch, patterns in COMPILED for name in named(arch, patterns)]
 )
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_the_kernels_compile_for_the_gpu(arch, name):
     pytest.importorskip("cupy", reason="needs CuPy's NVRTC: pip install '.[cuda13]'")
 
