@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from scripts import ROOT
-from scripts.pages import h200, markdown, unseen
+from scripts.pages import h200, markdown, rivals, unseen
 from scripts.pages.parts import (
     code_map,
     counts,
@@ -36,8 +36,13 @@ def unseen_problems() -> str:
     return unseen.digest(unseen.records(unseen.FOLDER), alone)
 
 
+def serving_and_linear() -> str:
+    """What docs/serving.md and docs/linear.md say, in two sentences."""
+    return rivals.digest(*(read_record(rivals.newest(name)) for name in ("serving", "linear")))
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {  # what makes the text between two markers, by page
-    "README.md": {"peers": peers, "unseen": unseen_problems},
+    "README.md": {"peers": peers, "unseen": unseen_problems, "rivals": serving_and_linear},
     "docs/searching.md": {
         "replays": replay_table.table,
         "leaderboard": lambda: search_tables.table(search_tables.searches()),

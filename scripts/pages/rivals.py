@@ -50,14 +50,48 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """How far ahead of the fastest library, by card."""
     said = []
     for card in dict.fromkeys(row["card"] for row in rows):
-        of_card = [row for row in rows if row["card"] == card]
-        least = [min(ratio[0] for ratio in row["rivals"].values()) for row in of_card]
-        mean = math.exp(sum(map(math.log, least)) / len(least))
+        least = _least([row for row in rows if row["card"] == card])
+        mean = _geometric_mean(least)
         said.append(
             f"{card}, {len(least)} problems: the fastest library takes {mean:.3f} times as long as the "
             f"winner (geometric mean; the least {min(least):.3f})."
         )
     return said
+
+
+def digest(serving: Mapping[str, Any], linear: Mapping[str, Any]) -> str:
+    """Two sentences, each of the card with most problems: pages, and FP8 linear layers beside FlashInfer."""
+    pages, layers = _of_main_card(serving["rows"]), _of_main_card(linear["rows"])
+    least = _least(pages)
+    by_kind: dict[str, list[float]] = {}
+    for row in layers:
+        if "flashinfer_block" in row["rivals"]:
+            by_kind.setdefault(row["kind"], []).append(row["rivals"]["flashinfer_block"][0])
+    means = [sum(each) / len(each) for each in by_kind.values()]
+    return (
+        f"\nPaged decoding, {len(pages)} problems, {_short(pages)}: the fastest of FlashAttention-3 and "
+        f"FlashInfer took {_geometric_mean(least):.2f} times as long (least {min(least):.2f}). FP8 linear "
+        f"layers, 1 to 31 rows, {_short(layers)}: FlashInfer took {min(means):.2f} to {max(means):.2f} (least "
+        f"{min(min(each) for each in by_kind.values()):.2f}).\n"
+    )
+
+
+def _of_main_card(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    cards = [row["card"] for row in rows]
+    return [row for row in rows if row["card"] == max(set(cards), key=cards.count)]
+
+
+def _short(rows: Sequence[Mapping[str, Any]]) -> str:
+    return str(rows[0]["card"].split()[1])
+
+
+def _least(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Of each row the ratio to the fastest library."""
+    return [min(ratio[0] for ratio in row["rivals"].values()) for row in rows]
+
+
+def _geometric_mean(ratios: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def _kinds(rows: Sequence[Mapping[str, Any]], libraries: Mapping[str, str]) -> list[str]:
