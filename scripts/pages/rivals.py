@@ -71,8 +71,8 @@ def digest(serving: Mapping[str, Any], linear: Mapping[str, Any]) -> str:
     return (
         f"\nPaged decoding, {len(pages)} problems, {_short(pages)}: the fastest of FlashAttention-3 and "
         f"FlashInfer took {_geometric_mean(least):.2f} times as long (least {min(least):.2f}). FP8 linear "
-        f"layers, 1 to 31 rows, {_short(layers)}: FlashInfer took {min(means):.2f} to {max(means):.2f} (least "
-        f"{min(min(each) for each in by_kind.values()):.2f}).\n"
+        f"layers, 1 to 31 rows, {_short(layers)}: FlashInfer took {min(means):.2f} to {max(means):.2f} "
+        f"(least {min(min(each) for each in by_kind.values()):.2f}).\n"
     )
 
 
