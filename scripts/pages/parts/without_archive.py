@@ -47,6 +47,8 @@ def section(record: Mapping[str, Any]) -> list[str]:
         "",
         *markdown.table(_HEADS, map(_row, record["rows"])),
         "",
+        "By a script that has served and is gone (commit a05c0c20 has it):",
+        "",
         "```sh",
         *([record["command"]] if isinstance(record["command"], str) else record["command"]),
         "```",
