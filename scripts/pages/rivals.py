@@ -6,10 +6,10 @@
 They are made of the records `*-rivals-*.json.xz` in scripts/peers/records. Measures nothing.
 """
 
-import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean, mean, mode
 from typing import Any
 
 from scripts import ROOT
@@ -51,10 +51,9 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     said = []
     for card in dict.fromkeys(row["card"] for row in rows):
         least = _least([row for row in rows if row["card"] == card])
-        mean = _geometric_mean(least)
         said.append(
-            f"{card}, {len(least)} problems: the fastest library takes {mean:.3f} times as long as the "
-            f"winner (geometric mean; the least {min(least):.3f})."
+            f"{card}, {len(least)} problems: the fastest library takes {geometric_mean(least):.3f} times as "
+            f"long as the winner (geometric mean; the least {min(least):.3f})."
         )
     return said
 
@@ -67,18 +66,18 @@ def digest(serving: Mapping[str, Any], linear: Mapping[str, Any]) -> str:
     for row in layers:
         if "flashinfer_block" in row["rivals"]:
             by_kind.setdefault(row["kind"], []).append(row["rivals"]["flashinfer_block"][0])
-    means = [sum(each) / len(each) for each in by_kind.values()]
+    means = [mean(each) for each in by_kind.values()]
     return (
         f"\nPaged decoding, {len(pages)} problems, {_short(pages)}: the fastest of FlashAttention-3 and "
-        f"FlashInfer took {_geometric_mean(least):.2f} times as long (least {min(least):.2f}). FP8 linear "
+        f"FlashInfer took {geometric_mean(least):.2f} times as long (least {min(least):.2f}). FP8 linear "
         f"layers, 1 to 31 rows, {_short(layers)}: FlashInfer took {min(means):.2f} to {max(means):.2f} "
         f"(least {min(min(each) for each in by_kind.values()):.2f}).\n"
     )
 
 
 def _of_main_card(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    cards = [row["card"] for row in rows]
-    return [row for row in rows if row["card"] == max(set(cards), key=cards.count)]
+    card = mode(row["card"] for row in rows)
+    return [row for row in rows if row["card"] == card]
 
 
 def _short(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -90,10 +89,6 @@ def _least(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     return [min(ratio[0] for ratio in row["rivals"].values()) for row in rows]
 
 
-def _geometric_mean(ratios: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
-
-
 def _kinds(rows: Sequence[Mapping[str, Any]], libraries: Mapping[str, str]) -> list[str]:
     """Of each kind of rows, where the record names kinds, the mean and the least ratio to each library."""
     kinds = dict.fromkeys((row["kind"], row["card"]) for row in rows if "kind" in row)
@@ -103,7 +98,7 @@ def _kinds(rows: Sequence[Mapping[str, Any]], libraries: Mapping[str, str]) -> l
     for kind, card in kinds:
         of_kind = [row["rivals"] for row in rows if (row.get("kind"), row["card"]) == (kind, card)]
         by_library = ([rivals[name][0] for rivals in of_kind if name in rivals] for name in libraries)
-        shown = (f"{sum(each) / len(each):.3f}, least {min(each):.3f}" if each else "" for each in by_library)
+        shown = (f"{mean(each):.3f}, least {min(each):.3f}" if each else "" for each in by_library)
         lines.append((kind, card.split()[1], str(len(of_kind)), *shown))
     return markdown.table(("mean of", "card", "layers", *libraries.values()), lines)
 
