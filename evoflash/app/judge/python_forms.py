@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.app.check.findings import Finding
+from evoflash.app.check.findings import Finding, advice
 from evoflash.app.judge.answer import AnswerStatus, KernelAnswer
 from evoflash.app.judge.python_text import FORMS, STYLES, PythonText, read_python
 from evoflash.app.judge.sources import SubmittedText
@@ -42,7 +42,7 @@ _OF_HOST = (Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu"))  # which PyT
 _CALLS = ((0, 0), (1, 0), (2, 1))  # of each shape: which contents, and in which memory
 _STATUS: Mapping[str, AnswerStatus] = {"raised": "runtime_error", "wrong": "incorrect", "lazy": "hack"}
 _KINDS = {"hack": "tampering", "incorrect": "wrong-result", "timeout": "hang", "runtime_error": "exception"}
-_HELP = "Call the file by itself with inputs of the problem's shapes, and with small and uneven ones."
+_HELP = advice("exception").remedy
 _NEEDS_GPU = ("CUDA", "NVIDIA", "triton", "cuda")  # words of what PyTorch says where there is none
 
 

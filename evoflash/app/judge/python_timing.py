@@ -20,6 +20,7 @@ import numpy as np
 
 from evoflash.app.judge.answer import AnswerTiming
 from evoflash.app.judge.python_forms import (
+    GivenInput,
     PythonCaller,
     PythonCallError,
     arrays_of,
@@ -83,20 +84,20 @@ class _TimedCaller:
     caller: PythonCaller
     workload: Workload
     inputs: TestInput
+    given: Sequence[GivenInput]
 
     def prepare(self) -> None:
-        given = given_inputs(self.workload, self.inputs)
-        self.caller.ask(request_of(self.workload, given, "hold", 0), arrays_of(given))
+        self.caller.ask(request_of(self.workload, self.given, "hold", 0), arrays_of(self.given))
 
     def ask(self, calls: int, rng: np.random.Generator) -> _Answer:
         """How long so many calls take, and what is said of them. PythonCallError."""
-        given, moved = given_inputs(self.workload, self.inputs), self._names_of_moved()
-        tensors = [each for each in given if each.dtype]
+        moved = self._names_of_moved()
+        tensors = [each for each in self.given if each.dtype]
         shifts = [
             [int(rng.integers(each.value.shape[-1])) if each.tensor in moved else 0 for each in tensors]
             for _ in range(calls)
         ]
-        told = {**request_of(self.workload, given, "many", 0), "shifts": shifts}
+        told = {**request_of(self.workload, self.given, "many", 0), "shifts": shifts}
         begun_s = time.perf_counter()
         said, _ = self.caller.ask(told)
         took_s = time.perf_counter() - begun_s
@@ -169,11 +170,12 @@ def time_python(
     nothing = _NOTHING.format(shape=rows.shape)
     texts = (text, read.form, read.style), (own, "run", ""), (nothing, "run", "")
     most = min(_MOST_MORE, _KEPT_BYTES // (math.prod(rows.shape) * ELEMENT_BYTES[rows.dtype]))
+    given = given_inputs(workload, inputs)
     with contextlib.ExitStack() as stack:
         timed = []
         for source, name, style in texts:
             inside = python_caller(source, name, boundary, device=device, deadline_s=deadline_s, style=style)
-            timed.append(_TimedCaller(stack.enter_context(inside), workload, inputs))
+            timed.append(_TimedCaller(stack.enter_context(inside), workload, inputs, given))
         for each in timed:  # which have begun together
             each.prepare()
         _round_us(timed, _LEAST_MORE, rng)  # PyTorch chooses its kernels, and Triton compiles
@@ -187,7 +189,7 @@ def check_timed_calls(caller: PythonCaller, workload: Workload, *, seed: int) ->
     """A few calls as they are timed, of which one is judged. PythonCallError."""
     rng = np.random.default_rng(seed)
     (inputs, *_) = operation_of(workload).timed_inputs(workload, sets=1, rng=rng)
-    timed = _TimedCaller(caller, workload, inputs)
+    timed = _TimedCaller(caller, workload, inputs, given_inputs(workload, inputs))
     timed.prepare()
     for _ in range(2):
         timed.judge(timed.ask(_FEW, rng), rng)
