@@ -5,7 +5,6 @@ The command line's help is made of it, so nothing heavy is imported with this mo
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -251,17 +250,3 @@ def begin_emulator() -> None:
     from evoflash.kernels import gxx
 
     gxx.begin_runtime()
-
-
-def begin_driver() -> None:
-    """Have the CUDA driver begin in the background, where there is one: that may take as long as imports."""
-    import threading
-
-    from evoflash.runtime.driver import Driver, LaunchError
-
-    def begin() -> None:
-        with suppress(LaunchError):  # whoever looks for a GPU says it
-            Driver()
-
-    # No daemon: the driver does not like the program to end while it begins.
-    threading.Thread(target=begin, name="evoflash-driver").start()

@@ -259,8 +259,6 @@ def search(
         return
     if not dry_run and scheduler is None:
         catalogue.begin_emulator()  # the first emulation waits for it, and imports take a second
-        if gpus is None and workers is None and evaluator != "emulated":
-            catalogue.begin_driver()
     from evoflash.app.search import plan as planning
     from evoflash.app.search import session as running
     from evoflash.app.search.machines import MachineOptions
