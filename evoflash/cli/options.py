@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
@@ -249,6 +250,10 @@ DryRun = Annotated[
     typer.Option(
         "--dry-run", callback=writes_nothing, help="Say what would be written; write and store nothing."
     ),
+]
+HeaderFile = Annotated[
+    Path | None,
+    typer.Option("--header", help="Of a .cu without a comment: a TOML file with what it would say."),
 ]
 PricePerHour = Annotated[
     float | None,

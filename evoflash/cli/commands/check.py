@@ -1,13 +1,12 @@
 """`evoflash check` shows what a kernel does wrong, found in the emulator. app/check/ does the work."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from evoflash.cli.json_answer import add_facts
-from evoflash.cli.options import Db, Json, Quiet, Seed, SetValues, Verbose
+from evoflash.cli.options import Db, HeaderFile, Json, Quiet, Seed, SetValues, Verbose
 from evoflash.notices import working
 from evoflash.views.terminal import json_text, stdout_console
 
@@ -27,10 +26,7 @@ def check(
     ] = None,
     runs: Annotated[int, typer.Option(min=1, max=1000, help="Runs of each shape: other schedules.")] = 4,
     seed: Seed = 1,
-    header: Annotated[
-        Path | None,
-        typer.Option("--header", help="Of a .cu without a comment: a TOML file with what it would say."),
-    ] = None,
+    header: HeaderFile = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
     explain: Annotated[
         str | None, typer.Option("--explain", metavar="KIND", help="What a kind of finding means.")

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Evaluator, Gpu, Json, Quiet, SetValues, Verbose, interrupt_in_words
+from evoflash.cli.options import (
+    Db,
+    Evaluator,
+    Gpu,
+    HeaderFile,
+    Json,
+    Quiet,
+    SetValues,
+    Verbose,
+    interrupt_in_words,
+)
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.settings import MOST_SEED
 from evoflash.views.terminal import json_text, tell
@@ -52,10 +62,7 @@ def evaluate(
     timeout: Annotated[
         float, typer.Option("--timeout", min=1, max=86400, help="Of a file: seconds in the sandbox.")
     ] = 120.0,
-    header: Annotated[
-        Path | None,
-        typer.Option("--header", help="Of a .cu without a comment: a TOML file with what it would say."),
-    ] = None,
+    header: HeaderFile = None,
     form: Annotated[
         str | None,
         typer.Option(
