@@ -185,11 +185,14 @@ class LibraryContender:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Versions and settings that its times depend on."""
+        """Versions and settings that its times depend on, as mere strings: PyTorch's version is of a class of
+        its own, and the process that reads that from a GPU process would load all of PyTorch.
+        """
         views = {view.data_ptr() for views in self._views for view in views}
         is_copied = any(used.data_ptr() not in views for inputs in self._inputs for used in inputs)
         layout = "copied into the library's, untimed" if is_copied else "views"
-        return {"torch": self._torch.__version__, "layout": layout, **self._attention.environment}
+        found = {"torch": self._torch.__version__, "layout": layout, **self._attention.environment}
+        return {name: str(value) for name, value in found.items()}
 
     @property
     def rel_l2(self) -> float:

@@ -29,7 +29,14 @@ from evoflash.gpu.baselines import (
     baseline,
     computing,
 )
-from evoflash.gpu.baselines.contender import LIMIT_S, begin_step, culprit, end_steps, note_in
+from evoflash.gpu.baselines.contender import (
+    LIMIT_S,
+    begin_step,
+    culprit,
+    end_steps,
+    note_in,
+    reason_of,
+)
 from evoflash.gpu.launcher import GpuBusyError, KernelHungError
 from evoflash.gpu.process.judged_replays import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
@@ -110,6 +117,10 @@ def run_finals(task: FinalTask) -> Ending[FinalReport]:
         return Ending(None, Status.CORRECTNESS, f"a finalist {fault}")
     except launcher.cuda_errors() as error:
         return Ending(None, Status.RUNTIME, str(error).strip().splitlines()[0])
+    except Exception as error:  # of a class of PyTorch's own, whoever reads that would have to load it
+        if type(error).__module__.partition(".")[0] != "torch":
+            raise
+        return Ending(None, Status.RUNTIME, reason_of(error))
 
 
 def _finals(task: FinalTask) -> FinalReport:
