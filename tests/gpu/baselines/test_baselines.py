@@ -15,13 +15,20 @@ from tables import table_of_cases
 from evoflash.app import baselines as baseline_times
 from evoflash.app import insights
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Baseline, Basis, RunKey, Timing, Verdict
+from evoflash.evaluation import Baseline, Basis, RunKey, Status, Timing, Verdict
 from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL, flash_attention_3
 from evoflash.gpu.baselines.attention import flash_attention_3 as fa3
 from evoflash.gpu.baselines.attention import flash_attention_4 as fa4
 from evoflash.gpu.baselines.attention import flashinfer, sdpa, xformers
-from evoflash.gpu.baselines.contender import BaselineAbsentError, import_library, reason_of
+from evoflash.gpu.baselines.contender import (
+    BaselineAbsentError,
+    LibraryCall,
+    LibraryContender,
+    import_library,
+    reason_of,
+)
 from evoflash.gpu.process.finals import FinalReport, row_of
+from evoflash.isolation import Ending
 from evoflash.operations.attention.reference import attention
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import parse_problem
@@ -53,6 +60,35 @@ def test_the_names_are_in_one_order_and_finals_time_rivals_only():
     assert tuple(name for name in NAMES if name in DEFAULT) == DEFAULT
     assert {"sdpa_math", "xformers"}.isdisjoint(DEFAULT)
     assert set(OPTIONAL) == {name for name in NAMES if not name.startswith(("sdpa", "cublaslt", "scaled"))}
+
+
+def test_what_is_noted_of_a_library_needs_no_library_where_it_is_read():
+    """PyTorch's version is a class of its own: the search's process loaded all of PyTorch to read it."""
+
+    class Version(str):
+        __slots__ = ()
+
+    contender = object.__new__(LibraryContender)
+    contender._torch, contender._views, contender._inputs = (
+        types.SimpleNamespace(__version__=Version("2.11")),
+        [],
+        [],
+    )
+    contender._attention = LibraryCall(lambda: None, {"cudnn": Version("9"), "x": "8 bits"})
+    assert contender.environment == {"torch": "2.11", "layout": "views", "cudnn": "9", "x": "8 bits"}
+    assert {type(value) for value in contender.environment.values()} == {str}
+
+
+def test_an_error_of_a_class_of_pytorchs_own_is_told_in_words(monkeypatch):
+    from evoflash.gpu.process import finals
+
+    def fail(task):
+        raise type("AcceleratorError", (RuntimeError,), {"__module__": "torch"})(
+            "CUDA error: misaligned address"
+        )
+
+    monkeypatch.setattr(finals, "_finals", fail)
+    assert finals.run_finals(None) == Ending(None, Status.RUNTIME, "CUDA error: misaligned address")
 
 
 # What is missing
