@@ -198,9 +198,7 @@ def test_flash_attention_3_is_found_in_wheels_of_others(torch, workload, monkeyp
         return out, None, None, None
 
     def vllm(q, k, v, *others):
-        assert (
-            others[:20] == (None,) * 20
-        )  # no other keys, lengths or pages
+        assert others[:20] == (None,) * 20  # no other keys, lengths or pages
         return xformers(q, k, v, *others[20:22])
 
     operators = {name: types.SimpleNamespace(fwd=call) for name, call in
