@@ -249,6 +249,10 @@ class Loop:
     load_lines: int = (
         0  # of the first-level cache that a load of a step touches, where those are many; 0: few
     )
+    loop_instructions: int = 95  # of a warp in a step, beside those counted: addresses, ring slots, mask test
+    uncounted_once: int = 0  # warp instructions of a CTA outside of its loop that no primitive stands for
+    near_bytes: int = 0  # of a step's loads, that all CTAs with the same share of the items load; 0: unlike
+    once_bytes: int = 0  # of a step's loads, that no other CTA loads and the first-level cache does not keep
     queue_cycles: int = 0  # that what L2 has waits behind what DRAM sends, where that is asked for far ahead
     fetchers: int = 1  # lanes that share asking for a step's bulk copies
     trips: int = 0  # in a step, of warps that fetch what is scattered and store it before they ask for more

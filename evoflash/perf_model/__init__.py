@@ -40,6 +40,8 @@ _ONE_SLOT = ("mma", "ldmatrix", "stmatrix", "lds", "sts", "ldg", "stg", "shfl", 
 _SYNCHRONISING = ("barrier", "commit", "wait", "mbarrier", "tma")
 _MATH = ("ex2", "rcp", "lg2", "fmax", "fma", "pack")
 _L1_SECTORS = 4  # that the first-level cache delivers in a cycle: 128 bytes, as shared memory does
+_L1_BYTES = 28 << 10  # of the first-level cache, beyond what shared memory may take of it
+_CTA_BYTES = 1 << 10  # of shared memory, that the driver keeps for each CTA
 _L2_PORT = 64  # bytes in a cycle between L2 and one SM
 
 
@@ -179,7 +181,9 @@ class _Ctas:
         self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
         resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
         sms = _sms_of_clusters(self.cluster, gpu)
-        self.together = min(resident, -(-self.count // sms))  # on the busiest SM
+        uneven = k["dependent_uneven"] if launch.dependent else 1
+        self.together = min(resident, math.ceil(uneven * self.count / sms))  # on the busiest SM
+        self.l1_bytes = _L1_BYTES + gpu.smem_per_sm - self.together * (launch.smem_bytes + _CTA_BYTES)
         self.slots = min(self.count, sms * self.together)
         self.busy_sms = min(self.count, sms)
         # Of one SM. Boxes come at the port's rate: no limit of the whole L2 shows in their times.
@@ -200,13 +204,15 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     for these, and each unit's as if it alone counted.
     """
     counts, steps = profile.launches[0], work.steps
-    extra = profile.uncounted + ctas.warps * (constants()["loop_instructions"] + spill_bytes / 4)
+    extra = profile.uncounted + ctas.warps * (profile.loop_instructions + spill_bytes / 4)
     lines = profile.load_lines * counts.per_step.get("ldg", 0)
     per_step = {**counts.per_step, "operand_bytes": profile.operand_bytes, "lines": lines}
-    once, each = _units(counts.fixed, 0.0, ctas, gpu), _units(per_step, extra, ctas, gpu)
+    per_step["l1_misses"] = _l1_misses(profile, ctas, max(steps))
+    before = float(profile.uncounted_once)
+    once, each = _units(counts.fixed, before, ctas, gpu), _units(per_step, extra, ctas, gpu)
     p = ctas.k["warpgroup_norm" if ctas.groups else "overlap_norm"]
     start = _start_cycles(ctas) + _norm(
-        (_path_cycles(counts.fixed, 0.0, ctas, gpu), *_unit_cycles(once, ctas)), p
+        (_path_cycles(counts.fixed, before, ctas, gpu), *_unit_cycles(once, ctas)), p
     )
     if work.parts > 1:  # it leaves its part, and asks how many were left before
         start += ctas.k["counter_cycles"]
@@ -221,6 +227,20 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     terms = {unit: cycles / ctas.busy_sms for unit, cycles in busy.items()}
     whole = {"latency": end_cycles(waits) + merge, "makespan": end_cycles(step) + merge - start}
     return terms | whole | {"start": start}
+
+
+def _l1_misses(profile: Profile, ctas: _Ctas, steps: int) -> float:
+    """Sectors of a step's plain loads that a CTA gets from L2. What CTAs with the same share of the items all
+    load, the first of them on an SM brings: of those that are there together, or of all where it stays.
+    """
+    counted = profile.launches[0].per_step.get("l1_misses", 0)
+    if not profile.near_bytes:
+        return counted
+    once = min(counted, profile.once_bytes / 32)
+    near = min(counted - once, profile.near_bytes / 32)
+    stays = profile.near_bytes * steps * profile.splits <= ctas.l1_bytes
+    sharing = max(1.0, ctas.count / ctas.busy_sms if stays else ctas.together)
+    return once + near * min(profile.splits, sharing) / sharing
 
 
 def _merge_cycles(work: Work, profile: Profile, ctas: _Ctas) -> float:
