@@ -246,9 +246,7 @@ class Loop:
     section: int = 0  # groups of rows that CTAs go through before the next such section; 0: no sections
     part_keys: int = 0  # items of a step that are masked at a time, apart from the rest; 0: all of them
     grain: int = 1  # steps that one CTA takes together, where CTAs have equal shares of a list of steps
-    load_lines: int = (
-        0  # of the first-level cache that a load of a step touches, where those are many; 0: few
-    )
+    load_lines: int = 0  # of the first-level cache that a step's loads touch, where those are many; 0: few
     loop_instructions: int = 95  # of a warp in a step, beside those counted: addresses, ring slots, mask test
     uncounted_once: int = 0  # warp instructions of a CTA outside of its loop that no primitive stands for
     near_bytes: int = 0  # of a step's loads, that all CTAs with the same share of the items load; 0: unlike

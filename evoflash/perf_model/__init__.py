@@ -205,9 +205,8 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     """
     counts, steps = profile.launches[0], work.steps
     extra = profile.uncounted + ctas.warps * (profile.loop_instructions + spill_bytes / 4)
-    lines = profile.load_lines * counts.per_step.get("ldg", 0)
-    per_step = {**counts.per_step, "operand_bytes": profile.operand_bytes, "lines": lines}
-    per_step["l1_misses"] = _l1_misses(profile, ctas, max(steps))
+    own = {"operand_bytes": profile.operand_bytes, "lines": profile.load_lines}
+    per_step = {**counts.per_step, **own, "l1_misses": _l1_misses(profile, ctas, max(steps))}
     before = float(profile.uncounted_once)
     once, each = _units(counts.fixed, before, ctas, gpu), _units(per_step, extra, ctas, gpu)
     p = ctas.k["warpgroup_norm" if ctas.groups else "overlap_norm"]
