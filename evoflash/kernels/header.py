@@ -96,7 +96,6 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "load_lines": 0,
     "loop_instructions": 95,
     "uncounted_once": 0,
-    "near_bytes": 0,
     "once_bytes": 0,
     "queue_cycles": 0,
     "fetchers": 1,

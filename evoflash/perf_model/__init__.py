@@ -206,7 +206,7 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     counts, steps = profile.launches[0], work.steps
     extra = profile.uncounted + ctas.warps * (profile.loop_instructions + spill_bytes / 4)
     own = {"operand_bytes": profile.operand_bytes, "lines": profile.load_lines}
-    per_step = {**counts.per_step, **own, "l1_misses": _l1_misses(profile, ctas, max(steps))}
+    per_step = {**counts.per_step, **own, "l1_misses": _l1_misses(profile, ctas, work)}
     before = float(profile.uncounted_once)
     once, each = _units(counts.fixed, before, ctas, gpu), _units(per_step, extra, ctas, gpu)
     p = ctas.k["warpgroup_norm" if ctas.groups else "overlap_norm"]
@@ -228,18 +228,18 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     return terms | whole | {"start": start}
 
 
-def _l1_misses(profile: Profile, ctas: _Ctas, steps: int) -> float:
+def _l1_misses(profile: Profile, ctas: _Ctas, work: Work) -> float:
     """Sectors of a step's plain loads that a CTA gets from L2. What CTAs with the same share of the items all
     load, the first of them on an SM brings: of those that are there together, or of all where it stays.
     """
     counted = profile.launches[0].per_step.get("l1_misses", 0)
-    if not profile.near_bytes:
+    if not work.common_bytes:
         return counted
     once = min(counted, profile.once_bytes / 32)
-    near = min(counted - once, profile.near_bytes / 32)
-    stays = profile.near_bytes * steps * profile.splits <= ctas.l1_bytes
+    common = min(counted - once, work.common_bytes / profile.splits / max(work.steps) / 32)
+    stays = work.common_bytes <= ctas.l1_bytes
     sharing = max(1.0, ctas.count / ctas.busy_sms if stays else ctas.together)
-    return once + near * min(profile.splits, sharing) / sharing
+    return once + common * min(profile.splits, sharing) / sharing
 
 
 def _merge_cycles(work: Work, profile: Profile, ctas: _Ctas) -> float:
