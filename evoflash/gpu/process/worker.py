@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +34,7 @@ from evoflash.operation import Workload
 from evoflash.validation.cases import SharedCases, share_in
 
 _WARM_UP_LIMIT_S = 120
-_MEMORY_LIMIT_S = 10
+_MEMORY_LIMIT_S, _CONTEXTS_LIMIT_S = 10, 20
 _TURNS = "turns"  # the file by which processes of one search share the GPU
 
 
@@ -136,10 +136,8 @@ class Standbys:
         return taken
 
     def wait_for_contexts(self) -> None:
-        """Wait for those contexts that are being made: they would disturb the clock."""
-        for process in tuple(self._waiting):
-            if process.warm is not None:
-                process.warm.exception()
+        """Wait for those contexts that are being made, within limits: they would disturb the clock."""
+        wait([each.warm for each in self._waiting if each.warm is not None], timeout=_CONTEXTS_LIMIT_S)
 
     def close(self) -> tuple[GpuProcess, ...]:
         """No more of them; those that wait, to be ended."""
