@@ -67,17 +67,22 @@ class _Cut:
 
     @property
     def keys(self) -> int:
-        """Of a tile."""
-        return self.loop.keys
+        """Of a tile, which CTAs of a cluster divide where CTAs share a list of tiles."""
+        return self.loop.keys * (self.loop.cluster if self.loop.shares else 1)
 
     @property
     def step(self) -> int:
         """Keys of a tile of each split."""
-        return self.loop.keys * self.loop.splits
+        return self.keys * self.loop.splits
 
     @property
     def is_persistent(self) -> bool:
         return self.loop.most_ctas > 0
+
+    @property
+    def shares(self) -> bool:
+        """Whether blocks have equal shares of a list of tiles."""
+        return self.loop.shares > 0
 
     @property
     def crowd(self) -> int:
@@ -158,7 +163,9 @@ def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """Every ring slot twice, and less than a tile; with the two runs of which the model makes a line."""
     keys, rows, ring = cut.keys, cut.rows, 2 * cut.loop.stages * cut.step
     # Every ring slot is used twice (2 x stages + 1 tiles), with a tail in rows and keys and two query blocks.
-    yield EmulatedRun(cut.workload(rows + 9, ring + keys - 1), "normal", "lazy", "fifo", is_counted=True)
+    # Where blocks share a list of tiles a few take all of them: a block then has more than one.
+    first = cut.workload(rows + 9, ring + keys - 1)
+    yield EmulatedRun(first, "normal", "lazy", "fifo", crowded=cut.shares, is_counted=True)
     # As many tiles, the last one whole. Spikes: every row's maximum jumps in another tile, so that threads
     # differ in what they must do. A block that takes another piece of work begins it in the middle of a ring.
     wrapping = cut.workload(rows + 2 if cut.is_persistent else rows, ring + keys)
@@ -167,7 +174,8 @@ def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     yield EmulatedRun(_stub(cut), "saturated", "eager", "random", crowded=True, sms=_SMS)
     # A full step. The rows are those of the first run: what they cost besides their KV tiles then cancels in
     # the model's line. Both have ordinary inputs, because some kernels do more for others.
-    yield EmulatedRun(cut.workload(rows + 9, cut.step), "normal", "lazy", "fifo", is_counted=True)
+    step = cut.workload(rows + 9, cut.step)
+    yield EmulatedRun(step, "normal", "lazy", "fifo", crowded=cut.shares, is_counted=True)
     # One key in the last tile, the second of its split, outweighs the rest; under a causal mask only a warp's
     # last row sees it. LSE may be null.
     brief = cut.workload(rows, cut.step * 2 - keys + 1)
