@@ -206,7 +206,7 @@ def _operation(path: Path, table: Mapping[str, Any]) -> Operation:
 
 
 def body_of(path: Path) -> str:
-    """The CUDA part of a template, without its header; that of the family which it is like, if it has none."""
+    """The CUDA part of a template, behind its header; if it has none, that of the family that it is like."""
     own = _HEADER.sub("", path.read_text(encoding="utf-8"), count=1)
     model = None if own.strip() else _model_of(path)
     return own if model is None else body_of(model)

@@ -81,12 +81,19 @@ class _Cut:
 
     @property
     def shares(self) -> bool:
-        """Whether blocks have equal shares of a list of tiles."""
+        """Whether blocks, or clusters of them, have equal shares of a list of tiles."""
         return self.loop.shares > 0
+
+    @property
+    def parts(self) -> int:
+        """Blocks that divide the keys of a step."""
+        return self.loop.splits * (self.loop.cluster if self.shares else 1)
 
     @property
     def crowd(self) -> int:
         """By how much fewer blocks some runs have: where many threads share keys, a block takes long."""
+        if self.shares:
+            return max(1, self.loop.cluster // _FEW_BLOCKS)
         together = self.loop.rows * self.loop.splits * self.loop.emulation_cost
         return max(1, together // _CROWD) if self.loop.splits > 1 else 1
 
@@ -97,7 +104,7 @@ class _Cut:
 
     def is_dear(self, tiles: int, *, blocks: int = 1) -> bool:
         """Whether so many blocks of so many tiles take long in the emulator."""
-        return blocks * (tiles * self.tile_cost + self.loop.splits * _BLOCK_COST) > 2 * _MUCH
+        return blocks * (tiles * self.tile_cost + self.parts * _BLOCK_COST) > 2 * _MUCH
 
     def cost_of(self, workload: AttentionWorkload) -> float:
         """About how long the emulator takes for all of a workload, in multiplications of tensor cores."""
@@ -115,8 +122,8 @@ class _Cut:
     def has_time_for_groups(self) -> bool:
         """Whether two whole groups of query heads, two tiles each, do not take too long."""
         # Blocks of a cluster know of each other's threads, so that each takes longer.
-        together = max(1, self.loop.rows * self.loop.splits // 128)
-        cost = self.loop.splits * together * _BLOCK_COST + 2 * self.tile_cost
+        together = max(1, self.loop.rows * self.parts // 128)
+        cost = self.parts * together * _BLOCK_COST + 2 * self.tile_cost
         return self.whole_groups or self.heads_of_groups * cost <= 6 * _MUCH
 
     @property
@@ -162,9 +169,10 @@ def preflight_runs(key: AttentionKey, loop: Loop, *, whole_groups: bool = False)
 def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """Every ring slot twice, and less than a tile; with the two runs of which the model makes a line."""
     keys, rows, ring = cut.keys, cut.rows, 2 * cut.loop.stages * cut.step
+    further = cut.few_rows if cut.shares else 9
     # Every ring slot is used twice (2 x stages + 1 tiles), with a tail in rows and keys and two query blocks.
     # Where blocks share a list of tiles a few take all of them: a block then has more than one.
-    first = cut.workload(rows + 9, ring + keys - 1)
+    first = cut.workload(rows + further, ring + keys - 1)
     yield EmulatedRun(first, "normal", "lazy", "fifo", crowded=cut.shares, is_counted=True)
     # As many tiles, the last one whole. Spikes: every row's maximum jumps in another tile, so that threads
     # differ in what they must do. A block that takes another piece of work begins it in the middle of a ring.
@@ -174,7 +182,7 @@ def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     yield EmulatedRun(_stub(cut), "saturated", "eager", "random", crowded=True, sms=_SMS)
     # A full step. The rows are those of the first run: what they cost besides their KV tiles then cancels in
     # the model's line. Both have ordinary inputs, because some kernels do more for others.
-    step = cut.workload(rows + 9, cut.step)
+    step = cut.workload(rows + further, cut.step)
     yield EmulatedRun(step, "normal", "lazy", "fifo", crowded=cut.shares, is_counted=True)
     # One key in the last tile, the second of its split, outweighs the rest; under a causal mask only a warp's
     # last row sees it. LSE may be null.
