@@ -30,6 +30,7 @@ _MUCH = 24_000_000
 _BLOCK_COST = 1_000_000  # of a block of threads that starts and ends, in such multiplications
 _WARPGROUP_ROWS = 64
 _UPPER_ROWS = 73  # some of a block's second warpgroup among them
+_ODD_HEADS = 7  # three items of a list each: of few blocks some end in the midst of one head and begin in another
 _SIXTH = 6  # piece of work of a block, behind what a ring and a pair of notes hold
 _LEVELS = 4  # of growth, one in each batch: blocks are done again as a whole
 _DEPTHS = 4  # of small weights, two levels with the heavy key first and last
@@ -100,7 +101,7 @@ class _Cut:
     @property
     def tile_cost(self) -> int:
         """Multiplications of a block's tile, in those of tensor cores."""
-        return self.loop.rows * self.loop.keys * self.key.head_dim * self.loop.emulation_cost
+        return self.loop.rows * self.keys * self.key.head_dim * self.loop.emulation_cost
 
     def is_dear(self, tiles: int, *, blocks: int = 1) -> bool:
         """Whether so many blocks of so many tiles take long in the emulator."""
@@ -163,6 +164,7 @@ def preflight_runs(key: AttentionKey, loop: Loop, *, whole_groups: bool = False)
         *_range_runs(cut),
         *_outgrown_runs(cut),
         *_repeated_runs(cut),
+        *_shared_runs(cut),
     )
 
 
@@ -376,6 +378,16 @@ def _repeated_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """Calls that find the workspace as one on other inputs has left it: nothing of that may show."""
     some = cut.workload(cut.few_rows, cut.step + 3, heads=2 if cut.is_persistent else 1)
     yield EmulatedRun(some, "normal", "random", "random", crowded=True, is_repeated=True)
+
+
+def _shared_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Heads whose keys end in the midst of blocks' shares: a block has the end of one and the beginning of the
+    next, and leaves parts of both.
+    """
+    tiles = 2 * cut.loop.grain + 1
+    if cut.shares and not cut.is_dear(_ODD_HEADS * tiles):
+        some = cut.workload(2, (tiles - 1) * cut.step + 1, heads=_ODD_HEADS)
+        yield EmulatedRun(some, "normal", "eager", "random", crowded=True, sms=_SMS * cut.loop.cluster)
 
 
 def drawn_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ...]:
