@@ -30,7 +30,7 @@ _MUCH = 24_000_000
 _BLOCK_COST = 1_000_000  # of a block of threads that starts and ends, in such multiplications
 _WARPGROUP_ROWS = 64
 _UPPER_ROWS = 73  # some of a block's second warpgroup among them
-_ODD_HEADS = 7  # three items of a list each: of few blocks some end in the midst of one head and begin in another
+_ODD_HEADS = 7  # three items of a list each: few blocks end in the midst of one head and begin in another
 _SIXTH = 6  # piece of work of a block, behind what a ring and a pair of notes hold
 _LEVELS = 4  # of growth, one in each batch: blocks are done again as a whole
 _DEPTHS = 4  # of small weights, two levels with the heavy key first and last
@@ -381,8 +381,8 @@ def _repeated_runs(cut: _Cut) -> Iterator[EmulatedRun]:
 
 
 def _shared_runs(cut: _Cut) -> Iterator[EmulatedRun]:
-    """Heads whose keys end in the midst of blocks' shares: a block has the end of one and the beginning of the
-    next, and leaves parts of both.
+    """Heads whose keys end in the midst of shares: a block has the end of one and the beginning of the next,
+    and leaves parts of both.
     """
     tiles = 2 * cut.loop.grain + 1
     if cut.shares and not cut.is_dear(_ODD_HEADS * tiles):
