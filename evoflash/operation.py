@@ -245,6 +245,7 @@ class Loop:
     noted_pieces: int = 0  # that such a CTA notes and may come back to
     section: int = 0  # groups of rows that CTAs go through before the next such section; 0: no sections
     part_keys: int = 0  # items of a step that are masked at a time, apart from the rest; 0: all of them
+    shares: int = 0  # 1: CTAs have equal shares of a list of all steps, whoever has them
     grain: int = 1  # steps that one CTA takes together, where CTAs have equal shares of a list of steps
     load_lines: int = 0  # of the first-level cache that a step's loads touch, where those are many; 0: few
     loop_instructions: int = 95  # of a warp in a step, beside those counted: addresses, ring slots, mask test
