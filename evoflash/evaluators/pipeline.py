@@ -97,7 +97,7 @@ class GpuQueue(Protocol):
 
 
 class GpuQueues(Protocol):
-    """Makes the queue of a search."""
+    """Makes the queue of a search on GPUs that are elsewhere."""
 
     def __call__(
         self, *, checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int

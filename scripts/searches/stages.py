@@ -100,7 +100,7 @@ def leg(log: Path, arguments: list[str]) -> None:
     def start_and_say(self: GpuWorker, *given: Any, **named: Any) -> None:
         began_s = time.monotonic()
         start(self, *given, **named)
-        self._lanes[0].process.references.add_done_callback(lambda _: note("references", began_s))
+        self._gpus[0].lanes[0].process.references.add_done_callback(lambda _: note("references", began_s))
 
     GpuWorker.__init__ = start_and_say  # type: ignore[method-assign]
     for owner, name in ((MeasuredEvaluator, "_preparing"), (GpuWorker, "screen"), (GpuWorker, "submit")):
