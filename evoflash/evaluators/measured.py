@@ -368,13 +368,19 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         """Two for each core, up to a limit: a proposal that is made early knows less."""
         return self._ahead or min(super().ahead, AHEAD * self._worker.at_once)
 
+    @property
+    def has_arrived(self) -> bool:
+        """As its base, of any of them."""
+        return super().has_arrived if self._ahead else any(future.done() for _, future in self._queue)
+
     def _next(self, pending: Sequence["Future[LadderProgress]"]) -> int:
         """The first that is done, so that what takes long keeps no other from being learnt; the oldest where
         the number in flight was asked for, by someone who wants the same proposals again.
         """
         if self._ahead:
             return super()._next(pending)
-        wait(pending, return_when=FIRST_COMPLETED)
+        if not self.has_arrived:
+            wait(pending, return_when=FIRST_COMPLETED)
         return next(at for at, future in enumerate(pending) if future.done())
 
     def cancel(self) -> None:

@@ -276,6 +276,11 @@ class PreparingEvaluator(ABC, Generic[T]):
         # Inputs differ between genomes and between runs; within a run a genome always gets the same.
         return self._seed ^ int(genome.id[:12], 16)
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether collect() need not wait."""
+        return self._queue[0][1].done() if self._queue else False
+
     def collect(self) -> tuple[Proposal, Evaluation]:
         """A pending proposal's outcome, waiting for it."""
         at = self._next([future for _, future in self._queue])

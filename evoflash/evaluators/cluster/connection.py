@@ -33,9 +33,7 @@ try:
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 except ImportError as error:
-    raise UsageError(
-        f"workers need Dask ({str(error)[:80]}): {install('cluster')}."
-    ) from None
+    raise UsageError(f"workers need Dask ({str(error)[:80]}): {install('cluster')}.") from None
 
 __all__ = ["CommClosedError", "FutureCancelledError", "KilledWorker", "dask", "distributed"]
 

@@ -20,10 +20,9 @@ from evoflash.evaluation import Status
 pytest.importorskip("distributed")
 
 from evoflash.evaluators.cluster import connection as connections
-from evoflash.evaluators.cluster.address import MAKE_CERTIFICATE, Address, address
+from evoflash.evaluators.cluster.address import MAKE_CERTIFICATE, Address, address, resources
 from evoflash.evaluators.cluster.connection import CPU, Connection, connect
 from evoflash.evaluators.cluster.pools import ClusterCores
-from evoflash.evaluators.cluster.address import resources
 from evoflash.evaluators.cluster.serving import private_cluster
 
 pytestmark = pytest.mark.slow

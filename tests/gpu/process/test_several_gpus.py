@@ -16,7 +16,7 @@ from evoflash.app.search.limits import Limits
 from evoflash.app.search.machines import Machines
 from evoflash.app.search.session import run_search
 from evoflash.errors import DeviceError
-from evoflash.evaluation import Basis, Status
+from evoflash.evaluation import Basis
 from evoflash.gpu.process.finals import FinalTask
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import GpuWorker
