@@ -125,4 +125,32 @@ EF_DEV void f16_of_e4m3(u32 (&pairs)[2], u32 four) {
 #endif
 }
 
+#if !EF_GPU
+// The code of the nearest e4m3, ties to even; what is too large becomes 448, the largest.
+inline u32 nearest_e4m3(float value) {
+  const float size = value < 0 ? -value : value;
+  const u32 sign = efemu::bits_of(value) >> 24 & 0x80u;
+  if (!(size == size)) return sign | 0x7fu;
+  u32 best = 0;
+  for (u32 code = 1; code < 0x7f; ++code) {
+    const float nearer = size_of_e4m3(code) - size, further = size - size_of_e4m3(best);
+    if (nearer < further || (nearer == further && code % 2 == 0)) best = code;
+  }
+  return sign | best;
+}
+#endif
+
+// Two floats as the nearest e4m3, ties to even, the first in the low byte of 16 bits; what is too large becomes 448, from
+// sm_89 on.
+EF_DEV u32 e4m3_of_f32(float low, float high) {
+#if EF_GPU
+  u32 codes;
+  asm("{.reg .b16 two; cvt.rn.satfinite.e4m3x2.f32 two, %2, %1; cvt.u32.u16 %0, two;}" : "=r"(codes) : "f"(low), "f"(high));
+  return codes;
+#else
+  efemu::tally.pack += 1;
+  return nearest_e4m3(low) | nearest_e4m3(high) << 8;
+#endif
+}
+
 }  // namespace ef

@@ -138,6 +138,7 @@ struct InFlight {
 struct WgmmaShape {
   int n;  // columns, 8 to 256
   bool a_transposed, b_transposed, is_bf16;
+  bool is_e4m3;  // 8-bit floats: as many bytes of each operand, twice as deep
 };
 // a_registers: four, or null where `a` describes them in shared memory.
 void wgmma(const WgmmaShape& shape, float* d, InFlight* d_state, const u32* a_registers, InFlight* a_state, u64 a,
