@@ -22,6 +22,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) barriers(const u32* in, u32
   ef::mbar_poll(bar, 1);
   const u32 other = ef::map_shared(bar, ef::cluster_rank() ^ 1);
   ef::mbar_arrive_cluster(other);
+  ef::mbar_arrive_cluster_async(other);
   ef::mbar_arrive_expect_tx_cluster(other, 16);
   ef::reg_dec<40>();
   ef::reg_inc<160>();
