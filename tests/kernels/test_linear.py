@@ -34,7 +34,11 @@ FAMILIES = {name: load_family(name) for name in ("linear_mma", "linear_simt", "l
 KERNELS = data(__file__, "KERNELS")
 ROWS = {"linear_mma": 16, "linear_simt": 4, "linear_wgmma": 16}
 # Values that only kernels of other rows or weights have.
-OF_ITS_OWN = {("rows_per_warp", 8): {"rows": 1}, ("x_cluster", 4): {"rows": 32}, ("piece", 64): {"weights": "bf16"}}
+OF_ITS_OWN = {
+    ("rows_per_warp", 8): {"rows": 1},
+    ("x_cluster", 4): {"rows": 32},
+    ("piece", 64): {"weights": "bf16"},
+}
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="needs nvcc")
 
 
