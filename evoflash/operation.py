@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from evoflash.errors import UsageError
 from evoflash.settings import lookup
@@ -223,6 +223,9 @@ class Thresholds:
     honest_factor: float
 
 
+_Of = TypeVar("_Of")
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """The main loop of a genome, as its header's [model] describes it.
@@ -257,6 +260,11 @@ class Loop:
     merge_batch: int = 4  # parts that a thread loads at a time where it merges what CTAs left in memory
     merge_bytes: int = 16  # of each of them
     emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's
+    before: int = 0  # launches of a call that come before the one that has this loop
+
+    def first_of(self, launches: Sequence[_Of]) -> tuple[_Of, ...]:
+        """What belongs to the launches, that of the one with the loop first."""
+        return (launches[self.before], *launches[: self.before], *launches[self.before + 1 :])
 
 
 @dataclass(frozen=True, slots=True)

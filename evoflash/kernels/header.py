@@ -107,6 +107,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "merge_batch": 4,
     "merge_bytes": 16,
     "emulation_cost": 1,
+    "before": 0,
     "registers": 0,
 }
 
