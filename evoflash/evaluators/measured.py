@@ -78,6 +78,7 @@ AHEAD = 16
 _MOST_CLIMBS = 4096  # threads, of which no more are started than genomes are in flight
 MANY_CORES = 4  # preparing a genome takes a core two seconds
 _FAR_FASTER = 0.7
+_HIDDEN_LIMIT_S = 90.0  # for a finalist's hidden shapes, which take a second
 
 
 class Incumbents:
@@ -514,7 +515,8 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
     def checked_on_hidden_shapes(self, task: GpuTask, genome: Genome, *, seed: int) -> GpuOutcome:
         """What became of the genome on shapes and data that are drawn from the seed."""
         checks = self._asked.hidden_launches(genome, seed=seed)
-        return self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
+        hidden = replace(task, checks=checks, timed=(), seed=seed, limit_s=_HIDDEN_LIMIT_S)
+        return self._worker.submit(hidden).result()
 
 
 @contextmanager

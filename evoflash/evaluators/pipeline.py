@@ -4,6 +4,7 @@ What they may ask of processes and of a GPU, here or on a cluster, is promised h
 these promises by isolation.py and gpu/process/worker.py, a Dask cluster by cluster/.
 """
 
+import logging
 import os
 import secrets
 import threading
@@ -38,10 +39,11 @@ if TYPE_CHECKING:
     from evoflash.gpu.process.outcome import GpuOutcome
     from evoflash.gpu.process.rungs import GpuTask
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 Judge = Callable[[Genome, int], Preparation]  # of a genome whose text was edited, with a seed
 _NICENESS = 5
-FINALIST_LIMIT_S = 600.0  # of a process's part of a finalist's runs, which take ten seconds or so
+FINALIST_LIMIT_S = 180.0  # of a process's part of a finalist's runs, which take ten seconds or so
 
 
 class Processes(Protocol):
@@ -153,6 +155,9 @@ def _failing_part(judged: "Future[Ending[Preparation]]") -> "Future[Ending[Prepa
 
 def _failure_of(ending: "Ending[PreparationFailure | None]") -> PreparationFailure | None:
     raise_if_of_machine(ending)
+    if ending.status is Status.TIMEOUT:  # a kernel that does not end is told by the emulator, far earlier
+        log.warning("the emulator did not come to all runs of a finalist: %s.", ending.reason)
+        return None
     if ending.status is Status.CORRECT:
         return ending.value
     return PreparationFailure(ending.status, Rung.PREFLIGHT, ending.reason)

@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from evoflash.validation.cases import share_in
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-_WARM_UP_LIMIT_S = 120
+_WARM_UP_LIMIT_S, _CONTEXTS_LIMIT_S = 120, 20
 _TURNS = "turns"  # the file by which processes of one search share the GPU
 
 
@@ -131,10 +131,8 @@ class Standbys:
         return taken
 
     def wait_for_contexts(self) -> None:
-        """Wait for those contexts that are being made: they would disturb the clock."""
-        for process in tuple(self._waiting):
-            if process.warm is not None:
-                process.warm.exception()
+        """Wait for those contexts that are being made, within limits: they would disturb the clock."""
+        wait([each.warm for each in self._waiting if each.warm is not None], timeout=_CONTEXTS_LIMIT_S)
 
     def close(self) -> tuple[GpuProcess, ...]:
         """No more of them; those that wait, to be ended."""
