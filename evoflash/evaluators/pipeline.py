@@ -4,6 +4,7 @@ What they may ask of processes and of a GPU, here or on a cluster, is promised h
 these promises by isolation.py and gpu/process/worker.py, a Dask cluster by cluster/.
 """
 
+import logging
 import os
 import secrets
 import threading
@@ -36,10 +37,11 @@ if TYPE_CHECKING:
     from evoflash.gpu.process.outcome import GpuOutcome
     from evoflash.gpu.process.rungs import GpuTask
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 Judge = Callable[[Genome, int], Preparation]  # of a genome whose text was edited, with a seed
 _NICENESS = 5
-FINALIST_LIMIT_S = 600.0  # of a process's part of a finalist's runs, which take ten seconds or so
+FINALIST_LIMIT_S = 180.0  # of a process's part of a finalist's runs, which take ten seconds or so
 
 
 class Processes(Protocol):
@@ -97,7 +99,7 @@ class GpuQueue(Protocol):
 
 
 class GpuQueues(Protocol):
-    """Makes the queue of a search."""
+    """Makes the queue of a search on GPUs that are elsewhere."""
 
     def __call__(
         self, *, checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int
@@ -151,6 +153,9 @@ def _failing_part(judged: "Future[Ending[Preparation]]") -> "Future[Ending[Prepa
 
 def _failure_of(ending: "Ending[PreparationFailure | None]") -> PreparationFailure | None:
     raise_if_of_machine(ending)
+    if ending.status is Status.TIMEOUT:  # a kernel that does not end is told by the emulator, far earlier
+        log.warning("the emulator did not come to all runs of a finalist: %s.", ending.reason)
+        return None
     if ending.status is Status.CORRECT:
         return ending.value
     return PreparationFailure(ending.status, Rung.PREFLIGHT, ending.reason)
@@ -275,6 +280,11 @@ class PreparingEvaluator(ABC, Generic[T]):
     def _seed_of(self, genome: Genome) -> int:
         # Inputs differ between genomes and between runs; within a run a genome always gets the same.
         return self._seed ^ int(genome.id[:12], 16)
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether collect() need not wait."""
+        return self._queue[0][1].done() if self._queue else False
 
     def collect(self) -> tuple[Proposal, Evaluation]:
         """A pending proposal's outcome, waiting for it."""

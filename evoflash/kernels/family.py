@@ -211,7 +211,7 @@ class Family:
         maps = tuple(_tensor_map(each, names) for each in self.maps if each.when(names))
         for each in maps:
             is_known = each.swizzle in SWIZZLES and each.l2_promotion in L2_PROMOTIONS
-            if each.box[0] != 1 or not is_known:
+            if (len(each.box) == 4 and each.box[0] != 1) or not is_known:
                 raise TemplateError(
                     f"{self.path.name}: tensor_map.{each.of}: box {each.box}, swizzle {each.swizzle}, "
                     f"l2_promotion {each.l2_promotion}: a box lies in one batch element, swizzles are "

@@ -98,12 +98,16 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "part_keys": 0,
     "grain": 1,
     "load_lines": 0,
+    "loop_instructions": 95,
+    "uncounted_once": 0,
+    "once_bytes": 0,
     "queue_cycles": 0,
     "fetchers": 1,
     "trips": 0,
     "merge_batch": 4,
     "merge_bytes": 16,
     "emulation_cost": 1,
+    "before": 0,
     "registers": 0,
 }
 

@@ -22,6 +22,7 @@ from evoflash.operations.call_form import (
     CallStruct,
     Parameter,
     StructField,
+    map_in_words,
     parameters_of,
     scalars,
 )
@@ -224,15 +225,11 @@ def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
 def _map_in_words(given: TensorMapSpec) -> dict[str, str]:
     axes = TENSORS[given.of]
     _, heads, rows, columns = given.box
-    swizzle = f"{given.swizzle}B" if given.swizzle else "NONE"
-    promotion = f"L2_{given.l2_promotion}B" if given.l2_promotion else "NONE"
     return {
-        "tensor": given.of.lower(),
+        **map_in_words(given),
         "heads": axes["head"],
         "rows": axes["row"],
         "box": f"{heads}, {rows}, {columns}",
-        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{swizzle}",
-        "promotion": f"CU_TENSOR_MAP_L2_PROMOTION_{promotion}",
         "heads_inside": str(given.heads_inside).lower(),
     }
 
