@@ -11,6 +11,7 @@ from tables import table_of_cases
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.family import known_families, load_family, read_family
+from evoflash.kernels.header import body_of, gene_notes, header_of
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
@@ -50,6 +51,59 @@ def test_a_malformed_header_names_the_file_and_the_key(tmp_path, old, new, menti
     assert "tiny.cu.j2" in str(caught.value)
     assert mentions in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+LIKE = """{#---
+# Another one.
+like = "tiny"
+version = 2
+entry = "small"
+for = "seq_q > 1"
+[params]
+mode = []
+lanes = [4, 8]  # of a warp
+[when]
+depth = "warps == 2"
+[let]
+threads = "lanes * warps"
+---#}
+"""
+
+
+def like_tiny(tmp_path: Path, text: str = LIKE):
+    (tmp_path / "tiny.cu.j2").write_text(HEADER)
+    path = tmp_path / "small.cu.j2"
+    path.write_text(text)
+    return path
+
+
+def test_a_family_like_another_says_what_differs(tmp_path):
+    family = read_family(path := like_tiny(tmp_path))
+
+    assert (family.name, family.version, family.entry, family.summary) == (
+        "small",
+        2,
+        "small",
+        "Another one.",
+    )
+    assert [param.name for param in family.params] == ["warps", "depth", "lanes"]
+    assert (family.when["depth"].text, family.let["threads"].text) == ("warps == 2", "lanes * warps")
+    assert list(family.check) == ["fits"]
+    assert body_of(path) == "// body\n"
+    assert gene_notes(header_of(path)) == {"lanes": "of a warp"}
+
+
+def test_a_family_like_none_that_there_is_names_the_file(tmp_path):
+    with pytest.raises(TemplateError, match=r"small\.cu\.j2: like: there is no family 'huge'"):
+        read_family(like_tiny(tmp_path, LIKE.replace('"tiny"', '"huge"')))
+
+
+def test_a_search_asks_only_the_families_that_are_meant_for_a_shape(tmp_path):
+    family, gpu = read_family(like_tiny(tmp_path)), load_gpu("l4")
+
+    assert family.suits(parse_problem("mission"), gpu)
+    assert not family.suits(parse_problem("mission,sq=1"), gpu)
+    assert family.suits(parse_problem("mission+mission,sq=1"), gpu)
 
 
 def test_an_expression_that_needs_an_inactive_param_is_refused(tmp_path):
