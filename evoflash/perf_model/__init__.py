@@ -224,6 +224,9 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     start = _start_cycles(ctas) + _norm(
         (_path_cycles(counts.fixed, before, ctas, gpu), *_unit_cycles(once, ctas)), p
     )
+    # What it copies before its loop, beside no more of its ring than that is deep.
+    first = min(profile.first_steps, max(steps)) * _common_bytes(profile, work)
+    start += ctas.together * first / ctas.l2_bytes_per_clk / max(1, profile.stages - 1)
     if work.parts > 1:  # it leaves its part, and asks how many were left before
         start += ctas.k["counter_cycles"]
     waits = _step_cycles(profile, extra, ctas, gpu)
@@ -247,10 +250,15 @@ def _l1_misses(profile: Profile, ctas: _Ctas, work: Work) -> float:
     if not work.common_bytes:
         return counted
     once = min(counted, profile.once_bytes / 32)
-    common = min(counted - once, work.common_bytes / profile.splits / max(work.steps) / 32)
+    common = min(counted - once, _common_bytes(profile, work) / 32)
     stays = work.common_bytes <= ctas.l1_bytes
     sharing = max(1.0, ctas.count / ctas.busy_sms if stays else ctas.together)
     return once + common * min(profile.splits, sharing) / sharing
+
+
+def _common_bytes(profile: Profile, work: Work) -> float:
+    """Of a step, that all CTAs with the same share of the items load."""
+    return work.common_bytes / profile.splits / max(work.steps)
 
 
 def _merge_cycles(work: Work, profile: Profile, ctas: _Ctas) -> float:
