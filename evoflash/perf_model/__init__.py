@@ -191,7 +191,7 @@ class _Ctas:
         # Without a producer's: they ask for copies and sleep.
         self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
         resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
-        sms = _sms_of_clusters(self.cluster, gpu)
+        sms = _sms_of_clusters(self.cluster, gpu, lone=resident == 1)
         uneven = k["dependent_uneven"] if launch.dependent else 1
         self.together = min(resident, math.ceil(uneven * self.count / sms))  # on the busiest SM
         self.l1_bytes = _L1_BYTES + gpu.smem_per_sm - self.together * (launch.smem_bytes + _CTA_BYTES)
@@ -201,12 +201,13 @@ class _Ctas:
         self.l2_bytes_per_clk = _L2_PORT if groups else min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)
 
 
-def _sms_of_clusters(cluster: int, gpu: GpuSpec) -> int:
-    """SMs that get CTAs: a cluster lies on as many SMs of one part of the GPU as it has CTAs, and what is
-    left of that part stays empty. All SMs, where it is not known how the GPU is divided.
+def _sms_of_clusters(cluster: int, gpu: GpuSpec, *, lone: bool) -> int:
+    """SMs that get CTAs: a cluster lies on as many SMs of one part of the GPU as it has CTAs, or on pairs of
+    SMs where an SM has room for one of its CTAs alone, and what is left of that part stays empty. All SMs,
+    where it is not known how the GPU is divided.
     """
-    parts = constants()["sms_of_parts"]
-    used = sum(sms // cluster * cluster for sms in parts) if sum(parts) == gpu.sm_count else 0
+    parts, takes = constants()["sms_of_parts"], cluster + cluster % 2 if lone and cluster > 1 else cluster
+    used = sum(sms // takes * cluster for sms in parts) if sum(parts) == gpu.sm_count else 0
     return used or gpu.sm_count
 
 
