@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from evoflash.errors import UsageError
 from evoflash.settings import lookup
@@ -223,6 +223,9 @@ class Thresholds:
     honest_factor: float
 
 
+_Of = TypeVar("_Of")
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """The main loop of a genome, as its header's [model] describes it.
@@ -245,6 +248,7 @@ class Loop:
     noted_pieces: int = 0  # that such a CTA notes and may come back to
     section: int = 0  # groups of rows that CTAs go through before the next such section; 0: no sections
     part_keys: int = 0  # items of a step that are masked at a time, apart from the rest; 0: all of them
+    shares: int = 0  # 1: CTAs have equal shares of a list of all steps, whoever has them
     grain: int = 1  # steps that one CTA takes together, where CTAs have equal shares of a list of steps
     load_lines: int = 0  # of the first-level cache that a step's loads touch, where those are many; 0: few
     loop_instructions: int = 95  # of a warp in a step, beside those counted: addresses, ring slots, mask test
@@ -257,6 +261,11 @@ class Loop:
     merge_batch: int = 4  # parts that a thread loads at a time where it merges what CTAs left in memory
     merge_bytes: int = 16  # of each of them
     emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's
+    before: int = 0  # launches of a call that come before the one that has this loop
+
+    def first_of(self, launches: Sequence[_Of]) -> tuple[_Of, ...]:
+        """What belongs to the launches, that of the one with the loop first."""
+        return (launches[self.before], *launches[: self.before], *launches[self.before + 1 :])
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,16 @@ EF_DEV void mbar_arrive_cluster(u32 cluster_bar EF_LINE) {
 #endif
 }
 
+// The same for a block that waits to copy to where asynchronous reads have been, of wgmma or copies that this thread has
+// waited for: of loads and stores nothing is said, which spares the fence of all memory that mbar_arrive_cluster is.
+EF_DEV void mbar_arrive_cluster_async(u32 cluster_bar EF_LINE) {
+#if EF_GPU
+  asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(cluster_bar) : "memory");
+#else
+  efemu::mbarrier_arrive_cluster_async(cluster_bar, line);
+#endif
+}
+
 // mbar_arrive_expect_tx at the barrier of another block of the cluster.
 EF_DEV void mbar_arrive_expect_tx_cluster(u32 cluster_bar, u32 bytes EF_LINE) {
 #if EF_GPU

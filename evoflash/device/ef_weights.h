@@ -87,7 +87,22 @@ EF_DEV void bf16_of_e4m3(u32 (&pairs)[2], u32 four) {
 #endif
 }
 
-// The same as f16, by one instruction a pair from sm_89 on, where the NaN stays one; before, it gives 480.
+// The two e4m3 in the low half of a register, whose high half is of no account, as bf16_of_e4m3 makes them.
+EF_DEV u32 bf16_of_two_e4m3(u32 two) {
+#if EF_GPU
+  u32 spread, pair;
+  asm("prmt.b32 %0, %1, 0, 0x9180;" : "=r"(spread) : "r"(two));
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(spread << 4 & 0x87f087f0u), "r"(0x7b807b80u), "r"(0x80008000u));
+  return pair;
+#else
+  efemu::tally.pack += 1;
+  const u32 high = two >> 8;
+  return efemu::float_to_bf16(size_of_e4m3(two)) | (two & 0x80u) << 8 |
+         (efemu::float_to_bf16(size_of_e4m3(high)) | (high & 0x80u) << 8) << 16;
+#endif
+}
+
+// Four e4m3 as f16, by one instruction a pair from sm_89 on, where the NaN stays one; before, it gives 480.
 EF_DEV void f16_of_e4m3(u32 (&pairs)[2], u32 four) {
 #if EF_GPU
 #if __CUDA_ARCH__ >= 890
@@ -107,6 +122,34 @@ EF_DEV void f16_of_e4m3(u32 (&pairs)[2], u32 four) {
     return efemu::float_to_f16(size_of_e4m3(code)) | (code & 0x80u) << 8;
   };
   for (int i = 0; i < 2; ++i) pairs[i] = f16_of(four >> (16 * i)) | f16_of(four >> (16 * i + 8)) << 16;
+#endif
+}
+
+#if !EF_GPU
+// The code of the nearest e4m3, ties to even; what is too large becomes 448, the largest.
+inline u32 nearest_e4m3(float value) {
+  const float size = value < 0 ? -value : value;
+  const u32 sign = efemu::bits_of(value) >> 24 & 0x80u;
+  if (!(size == size)) return sign | 0x7fu;
+  u32 best = 0;
+  for (u32 code = 1; code < 0x7f; ++code) {
+    const float nearer = size_of_e4m3(code) - size, further = size - size_of_e4m3(best);
+    if (nearer < further || (nearer == further && code % 2 == 0)) best = code;
+  }
+  return sign | best;
+}
+#endif
+
+// Two floats as the nearest e4m3, ties to even, the first in the low byte of 16 bits; what is too large becomes 448, from
+// sm_89 on.
+EF_DEV u32 e4m3_of_f32(float low, float high) {
+#if EF_GPU
+  u32 codes;
+  asm("{.reg .b16 two; cvt.rn.satfinite.e4m3x2.f32 two, %2, %1; cvt.u32.u16 %0, two;}" : "=r"(codes) : "f"(low), "f"(high));
+  return codes;
+#else
+  efemu::tally.pack += 1;
+  return nearest_e4m3(low) | nearest_e4m3(high) << 8;
 #endif
 }
 

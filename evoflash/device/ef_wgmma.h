@@ -1,6 +1,6 @@
 // wgmma: matrix products that the four warps of a warpgroup start together and wait for later. sm_90a.
 //
-// D is 64 x N in registers, A is 64 x 16 in registers or shared memory, B is 16 x N in shared memory. From wgmma_ss or
+// D is 64 x N in registers, A is 64 x 16 in registers or shared memory, B is 16 x N in shared memory; of e4m3 both are 32 deep. From wgmma_ss or
 // wgmma_rs to the wgmma_wait that covers it, the registers of D and A are in flight: not to be read or written.
 #pragma once
 #include "ef_base.h"
@@ -139,7 +139,20 @@ EF_DEV void wgmma_ss(acc<N>& d, u64 a, u64 b, bool scale_d, T type EF_LINE) {
 #if EF_GPU
   wgmma_shape_ss<TRANS_A, TRANS_B>(d.x, a, b, scale_d, type);
 #else
-  const efemu::WgmmaShape shape = {2 * N, TRANS_A != 0, TRANS_B != 0, is_bf16<T>};
+  const efemu::WgmmaShape shape = {2 * N, TRANS_A != 0, TRANS_B != 0, is_bf16<T>, false};
+  efemu::wgmma(shape, d.x, &d.state, nullptr, nullptr, a, b, scale_d, line);
+#endif
+}
+
+// wgmma_ss of e4m3: A is 64 x 32, B is 32 x N, k runs along memory in both. The tensor cores keep some 14 bits of what they
+// add up: a sum over many k is to be divided, and its parts added in float.
+template <int N>
+EF_DEV void wgmma_ss_e4m3(acc<N>& d, u64 a, u64 b, bool scale_d EF_LINE) {
+  static_assert(N >= 4 && N <= 128 && N % 4 == 0, "wgmma_ss_e4m3: acc<4> to acc<128>, in steps of 4");
+#if EF_GPU
+  wgmma_shape_e4m3(d.x, a, b, scale_d);
+#else
+  const efemu::WgmmaShape shape = {2 * N, false, false, false, true};
   efemu::wgmma(shape, d.x, &d.state, nullptr, nullptr, a, b, scale_d, line);
 #endif
 }
@@ -151,7 +164,7 @@ EF_DEV void wgmma_rs(acc<N>& d, const frag& a, u64 b, bool scale_d, T type EF_LI
 #if EF_GPU
   wgmma_shape_rs<TRANS_B>(d.x, a.x, b, scale_d, type);
 #else
-  const efemu::WgmmaShape shape = {2 * N, false, TRANS_B != 0, is_bf16<T>};
+  const efemu::WgmmaShape shape = {2 * N, false, TRANS_B != 0, is_bf16<T>, false};
   efemu::wgmma(shape, d.x, &d.state, a.x, &a.state, 0, b, scale_d, line);
 #endif
 }

@@ -205,14 +205,14 @@ _Counted = tuple[Workload, Loop, list[dict[str, int]]]
 
 
 def _profile(loop: Loop, uncounted: int, *counted: _Counted) -> Profile:
-    """From two lengths: the first launch's line per step of its loop, the others' means per CTA."""
+    """From two lengths: the main launch's line per step of its loop, the others' means per CTA."""
     works = [operation_of(workload).work(workload, own) for workload, own, _ in counted]
     runs = tuple(
-        (counters[0], work.copies * len(work.steps), work.copies * sum(work.steps))
+        (counters[loop.before], work.copies * len(work.steps), work.copies * sum(work.steps))
         for work, (_, _, counters) in zip(works, counted, strict=True)
     )
-    first_counters = counted[0][2]
-    rest = (mean_counts(counters) for counters in first_counters[1:])
+    _, *others = loop.first_of(counted[0][2])
+    rest = (mean_counts(counters) for counters in others)
     (many, few) = runs
     return Profile(**asdict(loop), launches=(fit_counts((many, few)), *rest), uncounted=uncounted)
 

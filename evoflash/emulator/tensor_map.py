@@ -78,8 +78,8 @@ def _check_shape(dims: Sequence[int], strides: Sequence[int], box: Sequence[int]
 
 
 def _check_memory(address: int, dims: Sequence[int], strides: Sequence[int], element_bytes: int) -> None:
-    if element_bytes not in (2, 4):
-        raise UsageError(f"a tensor map of {element_bytes}-byte elements: the emulator knows 2 and 4.")
+    if element_bytes not in (1, 2, 4):
+        raise UsageError(f"a tensor map of {element_bytes}-byte elements: the emulator knows 1, 2 and 4.")
     if address % 16:
         raise UsageError(f"a tensor map at address {address:#x}: it must be a multiple of 16.")
     if any(stride % 16 or not 0 <= stride < _STRIDE_END for stride in strides):

@@ -304,12 +304,15 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         history: Iterable[Evaluation] = (),
         cores: Cores | None = None,
         ahead: int | None = None,
+        devices: Sequence[str] = ("",),
         gpus: GpuQueues | None = None,
         proves_all: bool = False,
         energy: bool = False,
         judge: Judge | None = None,
     ) -> None:
-        """As its base. `gpus` are others than the one here, `energy` asks for that of the finalists."""
+        """As its base. `devices` are the GPUs here, as CUDA_VISIBLE_DEVICES calls them, and `gpus` others
+        than those here; `energy` asks for that of the finalists.
+        """
         self._can_emulate = which("g++") is not None
         super().__init__(
             problem,
@@ -323,7 +326,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         )
         self._asked, self._energy = task_template(problem, gpu, seed=seed), energy
         checks, timed = self._asked.checks, problem.workloads
-        self._worker = gpus(checks=checks, timed=timed, seed=seed) if gpus else self._own_gpu()
+        self._worker = gpus(checks=checks, timed=timed, seed=seed) if gpus else self._own_gpus(devices)
         # The archive's kernels have been through all of this on such a GPU, or one of the same SMs.
         self._clean = {self._code(champion.genome) for champion in known_starts(gpu.name)}
         self._standing = Incumbents()
@@ -337,12 +340,16 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         if not self._can_emulate:
             log.warning("no g++: kernels reach the GPU without the emulator's pre-flight; install g++.")
 
-    def _own_gpu(self) -> GpuWorker:
-        """The GPU that is here; with enough cores the processes that will compile compute for it first."""
+    def _own_gpus(self, devices: Sequence[str]) -> GpuWorker:
+        """GPUs that are here; with enough cores the processes that will compile compute for them first."""
         asked = self._asked
         has_many_cores = self._cores.count >= MANY_CORES
         worker = GpuWorker(
-            checks=asked.checks, timed=asked.problem.workloads, seed=asked.seed, shares=has_many_cores
+            checks=asked.checks,
+            timed=asked.problem.workloads,
+            seed=asked.seed,
+            shares=has_many_cores,
+            gpus=devices,
         )
         if has_many_cores:
             for workload in reversed(asked.checks):  # the dearest first
@@ -362,13 +369,19 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         """Two for each core, up to a limit: a proposal that is made early knows less."""
         return self._ahead or min(super().ahead, AHEAD * self._worker.at_once)
 
+    @property
+    def has_arrived(self) -> bool:
+        """As its base, of any of them."""
+        return super().has_arrived if self._ahead else any(future.done() for _, future in self._queue)
+
     def _next(self, pending: Sequence["Future[LadderProgress]"]) -> int:
         """The first that is done, so that what takes long keeps no other from being learnt; the oldest where
         the number in flight was asked for, by someone who wants the same proposals again.
         """
         if self._ahead:
             return super()._next(pending)
-        wait(pending, return_when=FIRST_COMPLETED)
+        if not self.has_arrived:
+            wait(pending, return_when=FIRST_COMPLETED)
         return next(at for at, future in enumerate(pending) if future.done())
 
     def cancel(self) -> None:

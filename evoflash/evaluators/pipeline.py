@@ -99,7 +99,7 @@ class GpuQueue(Protocol):
 
 
 class GpuQueues(Protocol):
-    """Makes the queue of a search."""
+    """Makes the queue of a search on GPUs that are elsewhere."""
 
     def __call__(
         self, *, checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int
@@ -280,6 +280,11 @@ class PreparingEvaluator(ABC, Generic[T]):
     def _seed_of(self, genome: Genome) -> int:
         # Inputs differ between genomes and between runs; within a run a genome always gets the same.
         return self._seed ^ int(genome.id[:12], 16)
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether collect() need not wait."""
+        return self._queue[0][1].done() if self._queue else False
 
     def collect(self) -> tuple[Proposal, Evaluation]:
         """A pending proposal's outcome, waiting for it."""

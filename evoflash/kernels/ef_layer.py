@@ -235,7 +235,8 @@ def wgmma_shapes() -> str:
     and home of A. ef_wgmma.h includes it.
     """
     shapes = [(n, element) for n in _WIDTHS for element in _TYPES]
-    return _HEAD + "".join(_from_shared(*shape) + _from_registers(*shape) for shape in shapes) + _TAIL
+    of_16_bits = "".join(_from_shared(*shape) + _from_registers(*shape) for shape in shapes)
+    return _HEAD + of_16_bits + "".join(map(_of_8_bits, _WIDTHS)) + _TAIL
 
 
 def made_headers() -> Path:
@@ -284,6 +285,23 @@ EF_DEV void wgmma_shape_rs(float (&d)[{d}], const u32 (&a)[4], u64 b, int scale_
                "{{{a}}}, %{d + 4}, p, 1, 1, %{d + 6};}}"
       : {_accumulator(d)}
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(scale_d), "n"(TRANS_B));
+}}
+
+"""
+
+
+def _of_8_bits(n: int) -> str:
+    """The function for e4m3, A in shared memory; k runs along memory in both operands."""
+    d = n // 2
+    return f"""\
+// A 64 x {n} accumulator; e4m3, A in shared memory.
+EF_DEV void wgmma_shape_e4m3(float (&d)[{d}], u64 a, u64 b, int scale_d) {{
+  asm volatile("{{.reg .pred p; setp.ne.b32 p, %{d + 2}, 0; "
+               "wgmma.mma_async.sync.aligned.m64n{n}k32.f32.e4m3.e4m3 "
+{_registers(d)}
+               "%{d}, %{d + 1}, p, 1, 1;}}"
+      : {_accumulator(d)}
+      : "l"(a), "l"(b), "r"(scale_d));
 }}
 
 """

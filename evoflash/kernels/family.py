@@ -99,6 +99,7 @@ class Family:
     summary: str  # the header's first comment line
     version: int
     op: str  # the name of the operation that its kernels compute
+    fits: Expression  # whether a search asks for it unnamed, by a shape
     arch: tuple[str, ...]
     entry: str
     params: tuple[Param, ...]
@@ -170,12 +171,16 @@ class Family:
         when = {name: activity(e) for name, e in self.when.items()}
         return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks, is_valid)
 
+    def suits(self, problem: Problem, gpu: GpuSpec) -> bool:
+        """Whether the family is meant for one of the problem's shapes; it computes all of them."""
+        return any(self.fits(shape) for shape in _shapes(problem, gpu))
+
     def seeds_for(self, problem: Problem, space: SearchSpace, gpu: GpuSpec) -> tuple[Genome, ...]:
         """The seeds that are valid in the space and meant for one of the problem's shapes.
 
         Those for a class of shapes come before those for all, else they keep their order.
         """
-        shapes = [w.names() | _fixed_names(w.compile_key(gpu.arch), gpu) for w in problem.workloads]
+        shapes = _shapes(problem, gpu)
         ordered = sorted(self.seeds, key=lambda seed: seed.fits.text is True)
         meant = (space.genome(s.values) for s in ordered if any(s.fits(shape) for shape in shapes))
         return tuple(genome for genome in dict.fromkeys(meant) if space.is_valid(genome))
@@ -206,7 +211,7 @@ class Family:
         maps = tuple(_tensor_map(each, names) for each in self.maps if each.when(names))
         for each in maps:
             is_known = each.swizzle in SWIZZLES and each.l2_promotion in L2_PROMOTIONS
-            if each.box[0] != 1 or not is_known:
+            if (len(each.box) == 4 and each.box[0] != 1) or not is_known:
                 raise TemplateError(
                     f"{self.path.name}: tensor_map.{each.of}: box {each.box}, swizzle {each.swizzle}, "
                     f"l2_promotion {each.l2_promotion}: a box lies in one batch element, swizzles are "
@@ -233,6 +238,11 @@ class Family:
 
 def _fixed_names(key: CompileKey, gpu: GpuSpec) -> dict[str, Any]:
     return {**key.names(), "gpu": gpu}
+
+
+def _shapes(problem: Problem, gpu: GpuSpec) -> list[dict[str, Any]]:
+    """What expressions see of each shape."""
+    return [each.names() | _fixed_names(each.compile_key(gpu.arch), gpu) for each in problem.workloads]
 
 
 def _tensor_map(given: MapOf, names: Mapping[str, Any]) -> TensorMapSpec:
@@ -328,6 +338,7 @@ def _probe(family: Family) -> None:
         for expression in (*family.check.values(), *family.model.values(), *family.shrunk.values()):
             expression(derived)
     family.launches(space.genome(values), workload, gpu)
+    family.suits(Problem((workload,)), gpu)
     for seed in family.seeds:
         space.genome(seed.values)
         seed.fits(workload.names() | _fixed_names(key, gpu))

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.launch import TensorMapSpec
+
 _KINDS = {
     np.uint64: "pointer",
     np.int32: "int32",
@@ -74,6 +76,17 @@ class CallStruct:
             "fields": self.fields,
             "errors": self.errors,
         }
+
+
+def map_in_words(given: TensorMapSpec) -> dict[str, str]:
+    """A tensor map in the launcher's words, but for its box and the axes of its tensor."""
+    swizzle = f"{given.swizzle}B" if given.swizzle else "NONE"
+    promotion = f"L2_{given.l2_promotion}B" if given.l2_promotion else "NONE"
+    return {
+        "tensor": given.of.lower(),
+        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{swizzle}",
+        "promotion": f"CU_TENSOR_MAP_L2_PROMOTION_{promotion}",
+    }
 
 
 def parameters_of(parameters: Sequence[Parameter], *, has_workspace: bool) -> Sequence[Parameter]:

@@ -75,9 +75,9 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Profile(Loop):
-    """A candidate's counts, launch after launch, and the shape of its first launch's main loop.
+    """A candidate's counts by launch, that of the main loop first, and that loop's shape.
 
-    Launches after the first have no such loop: all that they do is `fixed`.
+    The others have no such loop: all that they do is `fixed`.
     """
 
     launches: tuple[Counts, ...] = ()
@@ -125,7 +125,7 @@ def estimate(
     `launches` are those that the profile was made of, with their grids on this workload.
     """
     operation = operation_of(workload)
-    work = operation.work(workload, profile)
+    work, launches = operation.work(workload, profile), profile.first_of(launches)
     k = _constants_of(profile, work, workload)
     first = at_work(launches[0], len(work.steps) * work.copies, work.batch, gpu.sm_count)
     ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=profile.warpgroups, k=k)]
@@ -426,7 +426,7 @@ def proportions_on(problem: Problem, family: "Family", gpu: GpuSpec) -> Proporti
 def _proportions(
     launches: tuple[LaunchConfig, ...], loop: Loop, workload: Workload, gpu: GpuSpec
 ) -> tuple[float, ...]:
-    launch, work = launches[0], operation_of(workload).work(workload, loop)
+    launch, work = launches[loop.before], operation_of(workload).work(workload, loop)
     ctas = at_work(launch, len(work.steps) * work.copies, work.batch, gpu.sm_count)
     # Registers are the compiler's to choose: as if they were no limit.
     resident = max(1, occupancy(launch, 1, 0, gpu))

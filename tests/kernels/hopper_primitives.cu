@@ -22,12 +22,13 @@ extern "C" __global__ void __launch_bounds__(128, 1) barriers(const u32* in, u32
   ef::mbar_poll(bar, 1);
   const u32 other = ef::map_shared(bar, ef::cluster_rank() ^ 1);
   ef::mbar_arrive_cluster(other);
+  ef::mbar_arrive_cluster_async(other);
   ef::mbar_arrive_expect_tx_cluster(other, 16);
   ef::reg_dec<40>();
   ef::reg_inc<160>();
   ef::grid_wait();
   ef::grid_launch_dependents();
-  ef::stg(out, ef::ldg(in));
+  ef::stg(out, ef::bf16_of_two_e4m3(ef::e4m3_of_f32(ef::to_f32(ef::f16{u16(ef::ldg(in))}), 1.0f)));
 }
 EF_EXPORT_KERNEL(barriers)
 
@@ -129,6 +130,7 @@ extern "C" __global__ void __launch_bounds__(128) products(float* out, int steps
     ef::wgmma_fence();
     ef::wgmma_ss<0, 1>(d, a, b, step != 0, ef::f16());
     ef::wgmma_rs<1>(d, p, b, true, ef::f16());
+    ef::wgmma_ss_e4m3(d, a, b, true);
     ef::wgmma_commit();
     ef::wgmma_wait<0>();
     ef::wgmma_fence_acc(d);

@@ -110,6 +110,11 @@ def _seeds(problem: Problem, families: Sequence[Family], gpu: GpuSpec) -> Iterat
     yield from (seed for turn in in_turns for seed in turn if seed is not None)
 
 
+def adapt_to(genome: Genome, keys: Sequence[CompileKey], gpu: GpuSpec) -> Genome | None:
+    """As _adapt(), by the genome's own family."""
+    return _adapt(genome, [load_family(genome.family)], keys, gpu)
+
+
 def _adapt(
     genome: Genome, families: Sequence[Family], keys: Sequence[CompileKey], gpu: GpuSpec
 ) -> Genome | None:

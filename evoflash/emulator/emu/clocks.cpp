@@ -65,6 +65,12 @@ void Clocks::release(int agent, Knowledge& to) {
   tick(agent);
 }
 
+void Clocks::release_asynchronous(int agent, Knowledge& to) {
+  std::vector<u32> known(row(agent), row(agent) + agents_);
+  std::fill_n(known.begin(), threads_, 0);
+  join_row(to.known, known.data(), agents_);
+}
+
 void Clocks::tick(int agent) {
   if (++row(agent)[agent] == kClockEnd) give_up(text("more than %u barriers in one thread", kClockEnd - 2));
 }

@@ -93,6 +93,8 @@ class Clocks {
 
   // The agent adds what it knows, and what it does from now on is news.
   void release(int agent, Knowledge& to);
+  // The same of what it knows of other agents than threads alone: what is asynchronous, and has been waited for.
+  void release_asynchronous(int agent, Knowledge& to);
   void acquire(int agent, const Knowledge& from);
   // What the agent does from now on is news to everybody.
   void tick(int agent);

@@ -94,6 +94,7 @@ void mbarrier_init(u32 barrier, u32 count, int line);
 void mbarrier_invalidate(u32 barrier, int line);
 void mbarrier_arrive(u32 barrier, u32 count, u32 expect_bytes, int line);
 void mbarrier_arrive_cluster(u32 cluster_barrier, u32 count, u32 expect_bytes, int line);
+void mbarrier_arrive_cluster_async(u32 cluster_barrier, int line);
 void mbarrier_expect(u32 barrier, u32 bytes, int line);  // expect_tx without an arrival
 bool mbarrier_test(u32 barrier, u32 parity, int line);   // whether the phase of that parity has completed
 bool mbarrier_try(u32 barrier, u32 parity, int line);    // the same after giving others time
@@ -138,6 +139,7 @@ struct InFlight {
 struct WgmmaShape {
   int n;  // columns, 8 to 256
   bool a_transposed, b_transposed, is_bf16;
+  bool is_e4m3;  // 8-bit floats: as many bytes of each operand, twice as deep
 };
 // a_registers: four, or null where `a` describes them in shared memory.
 void wgmma(const WgmmaShape& shape, float* d, InFlight* d_state, const u32* a_registers, InFlight* a_state, u64 a,

@@ -415,6 +415,25 @@ void mbarrier_arrive_cluster(u32 cluster_address, u32 count, u32 bytes, int line
   arrive_at(*home, address, count, bytes, "mbar_arrive_cluster", line);
 }
 
+// What is known by it is of asynchronous agents alone, and so is the arrival: who waits for it knows of it.
+void mbarrier_arrive_cluster_async(u32 cluster_address, int line) {
+  constexpr const char* op = "mbar_arrive_cluster_async";
+  u32 address = 0;
+  Cta* home = resolve_cluster(cluster_address, &address, line);
+  if (!home) abandon_block();
+  note_progress(line);
+  ++counters.mbarrier;
+  Mbarrier& barrier = barrier_at(*home, address, op, line);
+  require_agent(address, *home, barrier);
+  const Epoch epoch = begin_flight(barrier, line);
+  if (home != cta) visit(*home, epoch, line);
+  group.clocks.release_asynchronous(self->id, barrier.gathering);
+  end_flight(barrier, epoch);
+  leave_path(barrier.slowest);
+  count_arrivals(address, barrier, 1, op, line);
+  end_phase(barrier);
+}
+
 void mbarrier_expect(u32 address, u32 bytes, int line) {
   note_progress(line);
   ++counters.mbarrier;

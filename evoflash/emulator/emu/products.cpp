@@ -32,7 +32,40 @@ void for_each_piece(const Operand& operand, u32 extent, bool is_bf16, SharedMemo
     }
 }
 
+// The number of each e4m3's code.
+struct NumbersOfCodes {
+  float of[256];
+  NumbersOfCodes() {
+    for (u32 code = 0; code < 256; ++code) {
+      const u32 exponent = code >> 3 & 15, fraction = code & 7;
+      float size = exponent ? static_cast<float>(8 + fraction) * 0x1p-10f : static_cast<float>(fraction) * 0x1p-9f;
+      for (u32 i = 0; i < exponent; ++i) size *= 2;
+      if ((code & 0x7f) == 0x7f) size = float_of(0x7fc00000);
+      of[code] = code & 0x80 ? -size : size;
+    }
+  }
+};
+
+// Calls `place(mn, k, number)` for each number of a half of an operand of e4m3.
+template <class Place>
+void for_each_code(const Operand& operand, u32 extent, int half, SharedMemory& shared, Place place) {
+  static const NumbersOfCodes numbers;
+  for (u32 mn = 0; mn < extent; ++mn) {
+    const u8* const codes = shared.at(piece_address(operand, mn, static_cast<u32>(half) * kPieceElements));
+    for (u32 k = 0; k < kProductDepth; ++k) place(mn, k, numbers.of[codes[k]]);
+  }
+}
+
 }  // namespace
+
+void unpack_a_codes(Factors& factors, const Operand& a, int half, SharedMemory& shared) {
+  for_each_code(a, kProductRows, half, shared, [&](u32 mn, u32 k, float number) { factors.a[mn][k] = number; });
+}
+
+void unpack_b_codes(Factors& factors, const Operand& b, int columns, int half, SharedMemory& shared) {
+  for_each_code(b, static_cast<u32>(columns), half, shared,
+                [&](u32 mn, u32 k, float number) { factors.b[k][mn] = number; });
+}
 
 void unpack_a(Factors& factors, const Operand& a, bool is_bf16, SharedMemory& shared) {
   for_each_piece(a, kProductRows, is_bf16, shared, [&](u32 mn, u32 k, const Elements& elements) {

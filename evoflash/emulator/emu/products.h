@@ -36,6 +36,9 @@ struct Factors {
 };
 
 class SharedMemory;
+// Half `half` of operands of e4m3, which are twice as deep and have as many bytes; k runs along memory.
+void unpack_a_codes(Factors& factors, const Operand& a, int half, SharedMemory& shared);
+void unpack_b_codes(Factors& factors, const Operand& b, int columns, int half, SharedMemory& shared);
 void unpack_a(Factors& factors, const Operand& a, bool is_bf16, SharedMemory& shared);
 void unpack_b(Factors& factors, const Operand& b, int columns, bool is_bf16, SharedMemory& shared);
 // Lane `lane` of 128 has these four registers: the fragment of mma.m16n8k16, for each warp's 16 rows.

@@ -102,7 +102,8 @@ void begin_warpgroup(WarpGroup& warps) {
 // ---- what can be wrong with an issue
 
 bool same_shape(const WgmmaShape& a, const WgmmaShape& b) {
-  return a.n == b.n && a.a_transposed == b.a_transposed && a.b_transposed == b.b_transposed && a.is_bf16 == b.is_bf16;
+  return a.n == b.n && a.a_transposed == b.a_transposed && a.b_transposed == b.b_transposed && a.is_bf16 == b.is_bf16 &&
+         a.is_e4m3 == b.is_e4m3;
 }
 
 void check_agreement(const Issuers& lanes, int line) {
@@ -163,6 +164,14 @@ void make(WarpGroup& warps, Product64& product) {
   static Factors factors;
   std::vector<float>& tile = product.target->tile;
   if (product.lost) return std::fill(tile.begin(), tile.end(), float_of(kPoisonedFloat));
+  if (product.shape.is_e4m3) {
+    for (int half = 0; half < 2; ++half) {
+      unpack_a_codes(factors, product.a, half, warps.home->shared);
+      unpack_b_codes(factors, product.b, product.shape.n, half, warps.home->shared);
+      multiply(factors, tile.data(), product.shape.n, product.adds || half > 0);
+    }
+    return;
+  }
   const bool is_bf16 = product.shape.is_bf16;
   if (Fragment* const fragment = product.fragment.get()) {
     refresh(*fragment);
@@ -236,6 +245,7 @@ std::unique_ptr<Fragment> fragment_of(const Issuers& lanes, int line) {
 void count_product(const WarpGroup& warps, int columns) {
   attribute();
   ++counters.wgmma;
+  // Of e4m3 there are twice as many, which take as long.
   counters.wgmma_macs += static_cast<u64>(kProductRows * kProductDepth * columns);
   attribute_to_warpgroup(warps.first_warp);
 }

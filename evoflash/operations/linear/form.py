@@ -16,6 +16,7 @@ from evoflash.operations.call_form import (
     CallStruct,
     Parameter,
     StructField,
+    map_in_words,
     parameters_of,
     scalars,
 )
@@ -152,14 +153,33 @@ ERRORS = (
     CallError(-7, "BAD_STRIDES", "rows overlap, or rows of x or W do not begin at multiples of 16 bytes"),
     CallError(-8, "BAD_WORKSPACE", "workspace is null or smaller than the kernel needs"),
     CallError(-9, "BAD_GRID", "more blocks than a grid can have"),
+    CallError(-10, "NO_TENSOR_MAP", "the driver makes no tensor map of x or W"),
 )
 STRUCT = CallStruct("evoflash_linear", "EVOFLASH_LINEAR", FIELDS, ERRORS)
 
 
+def further_scratch(workload: LinearWorkload) -> int:
+    """Bytes of a workspace beside parts of y: counters; x made ready for all CTAs, in as many as fp32 has; and
+    parts of rows that y has not, up to eight, which is what tensor cores compute.
+    """
+    rows = max(8, next(known for known in ROW_CLASSES if known >= workload.m))
+    return (1 << 16) + 4 * rows * (workload.k + BLOCK) + 4 * max(0, 8 - workload.m) * 8 * workload.n
+
+
 def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
-    """The kernel's parameters in the launcher's words. No kernel here takes tensor maps yet."""
-    assert not tuple(maps), "the launcher encodes no tensor maps"
-    return {**STRUCT.names(), "maps": (), "of_x": parameters, "block": BLOCK, "x_scale_step": X_SCALE_STEP}
+    """The tensor maps and the kernel's parameters in the launcher's words."""
+    return {
+        **STRUCT.names(),
+        "maps": [_map_in_words(given) for given in maps],
+        "of_x": parameters,
+        "block": BLOCK,
+        "x_scale_step": X_SCALE_STEP,
+    }
+
+
+def _map_in_words(given: TensorMapSpec) -> dict[str, Any]:
+    rows, columns = given.box
+    return {**map_in_words(given), "rows": {"W": "n", "X": "m"}[given.of], "box": f"{columns}, {rows}"}
 
 
 def launch_arguments(*, has_workspace: bool) -> list[str]:

@@ -53,6 +53,7 @@ OPERATION = Operation(
     interface_names=form.STRUCT.names,
     launcher=form.LAUNCHER,
     launcher_names=form.launcher_names,
+    further_scratch=form.further_scratch,
     launch_form=form.LAUNCH_FORM,
     portfolio=PORTFOLIO,
     problem_help=_PROBLEM_HELP,

@@ -274,17 +274,19 @@ _MAKERS: dict[str, Callable[[Label, Modes], Trial]] = {
 
 
 _WGMMA_SOURCE = Path(__file__).with_name("kernels") / "wgmma.cu"
-_WGMMA_THREADS, ROWS, K = 128, 64, 16
+_WGMMA_THREADS, ROWS = 128, 64
+_DEPTH_BYTES = 32  # of an operand along k
 _B_START = 8192
 _TASK_WORDS = 16
 _ENCODED = {0: 0, 128: 1, 64: 2, 32: 3}  # ef::wgmma_swizzle
-_ALL_ONES = {"f16": 0x7FFF, "bf16": 0x7FFF}  # a NaN in either
+_NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "e4m3": 0x7F7F}
+_E4M3 = np.array([0x00, 0x38, 0x40, 0x44, 0x48], np.uint8)  # of 0 to 4
 _LINE = 16  # bytes that a swizzle moves together
 
 
 def wgmma_modules(arch: str) -> Iterator[Module]:
     """One text for each N."""
-    here = [entry for entry in primitives() if entry.name in ("wgmma_ss", "wgmma_rs") and entry.runs_on(arch)]
+    here = [entry for entry in primitives() if "n" in entry.axes and entry.runs_on(arch)]
     for n in here[0].axes["n"] if here else ():
         yield _wgmma_module(int(n), here)
 
@@ -309,6 +311,8 @@ class WgmmaModule:
         trans = [str(int(major == "mn")) for major in (self.a_major, self.b_major) if major]
         place = "from_shared" if self.a_major else "from_registers"
         values = ", ".join((*trans, str(self.n // 2), f"ef::{self.dtype}"))
+        if self.dtype == "e4m3":
+            place, values = "codes_from_shared", str(self.n // 2)
         return f"""
 extern "C" __global__ void __launch_bounds__(128)
 {self.name}(const u32* tasks, const u32x4* images, u32x4* out) {{
@@ -353,19 +357,19 @@ class Operand:
 
 
 def operand(values: Array, dtype: str, major: str, swizzle: int, *, base: int, step: int) -> Operand:
-    """An operand of shape (mn, 16), K or MN running along memory. `base`: where the image will lie, `step`:
-    which of the 16-wide steps of a swizzle's span the operand is, where K runs along memory.
+    """An operand of shape (mn, depth), K or MN running along memory. `base`: where the image will lie,
+    `step`: which of the steps of a swizzle's span the operand is, where K runs along memory.
     """
     mn, k = (grid.reshape(-1) for grid in np.indices(values.shape))
-    span = swizzle or _LINE
-    across = span // 2  # elements of a span
-    step = step % (span // (2 * K)) if swizzle and major == "k" else 0
+    span, size = swizzle or _LINE, _DEPTH_BYTES // values.shape[1]
+    across = span // 2  # elements of a span, of 16 bits where MN runs along it
+    step = step % (span // _DEPTH_BYTES) if swizzle and major == "k" else 0
     if major == "k" and not swizzle:
         leading, stride = len(values) * 16 + 128, 128
-        address = mn % 8 * 16 + mn // 8 * stride + k // 8 * leading + k % 8 * 2
+        address = mn % 8 * 16 + mn // 8 * stride + k * size // 16 * leading + k * size % 16
     elif major == "k":
         leading, stride = 16, 8 * span
-        address = mn % 8 * span + mn // 8 * stride + (k + K * step) * 2
+        address = mn % 8 * span + mn // 8 * stride + k * size + _DEPTH_BYTES * step
     elif not swizzle:
         leading, stride = 128, 256 + 128
         address = mn % 8 * 2 + mn // 8 * stride + k % 8 * 16 + k // 8 * leading
@@ -374,9 +378,13 @@ def operand(values: Array, dtype: str, major: str, swizzle: int, *, base: int, s
         address = mn % across * 2 + mn // across * leading + k % 8 * span + k // 8 * stride
     if swizzle:
         address = address ^ (base + address >> 7 & swizzle // _LINE - 1) * _LINE
-    image = np.full(-(-(int(address.max()) + 2) // 1024) * 512, _ALL_ONES[dtype], np.uint16)
-    image[address // 2] = to_bits(values, dtype).reshape(-1)
-    return Operand(image, 2 * K * step, leading, stride, swizzle)
+    image = np.full(-(-(int(address.max()) + 2) // 1024) * 512, _NAN[dtype], np.uint16)
+    if dtype == "e4m3":
+        codes = _E4M3[np.abs(values)] | np.where(values < 0, 0x80, 0).astype(np.uint8)
+        image.view(np.uint8)[address] = codes.reshape(-1)
+    else:
+        image[address // 2] = to_bits(values, dtype).reshape(-1)
+    return Operand(image, _DEPTH_BYTES * step, leading, stride, swizzle)
 
 
 def registers(values: Array, dtype: str) -> Operand:
@@ -409,8 +417,8 @@ def initial_accumulators(n: int) -> Array:
 
 
 def _wgmma_trial(kernel: WgmmaModule) -> Trial:
-    rng = np.random.default_rng(kernel.n)
-    a, b = rng.integers(-4, 5, (ROWS, K)), rng.integers(-4, 5, (kernel.n, K))
+    rng, depth = np.random.default_rng(kernel.n), _DEPTH_BYTES // (1 if kernel.dtype == "e4m3" else 2)
+    a, b = rng.integers(-4, 5, (ROWS, depth)), rng.integers(-4, 5, (kernel.n, depth))
     product = accumulators((a @ b.T).astype(np.float32))
     images = _Images()
     tasks = np.zeros((len(kernel.cases), _TASK_WORDS), np.uint32)

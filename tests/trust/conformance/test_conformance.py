@@ -403,7 +403,7 @@ def test_after_its_time_limit_a_sweep_tells_what_it_has():
     swept = conform("sm_90a", on_gpu=False, only=("wgmma_n2",), time_limit_s=2.0)
 
     assert swept.stopped == "after its time limit of 2 s"
-    assert len(swept.outcomes) == 9 * 288  # N = 24 and 200 to 256
+    assert len(swept.outcomes) == 9 * 320  # N = 24 and 200 to 256
     left = [each for each in swept.outcomes if not each.ok]
     assert {(each.end, each.detail) for each in left} == {
         ("not run", "was not reached: the run was stopped after its time limit of 2 s")

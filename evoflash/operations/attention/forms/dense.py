@@ -22,6 +22,7 @@ from evoflash.operations.call_form import (
     CallStruct,
     Parameter,
     StructField,
+    map_in_words,
     parameters_of,
     scalars,
 )
@@ -45,6 +46,9 @@ _STRIDED: Mapping[str, tuple[tuple[int, ...], int]] = {
 }
 
 
+_MOST_BLOCKS = 1184  # eight for each of 148 SMs
+_MOST_ROWS = 32  # of a block
+_COUNTERS = 8192  # bytes
 TENSORS: Mapping[str, Mapping[str, str]] = {name.upper(): axes for name, axes in runtime.TENSORS.items()}
 # In launch order, after the tensor maps; a kernel without global scratch has no workspace.
 PARAMETERS = (
@@ -192,6 +196,14 @@ def arguments(
     return scalars(PARAMETERS, (*pointers, *integers, *flat, factor), workspace=workspace)
 
 
+def further_scratch(workload: AttentionWorkload) -> int:
+    """Room for two parts of a few rows that share keys from each of _MOST_BLOCKS blocks: where blocks have
+    equal shares of all keys, one head's may be shared by all of them.
+    """
+    rows = min(_MOST_ROWS, workload.gqa_ratio * workload.seq_q)
+    return 16 * _MOST_BLOCKS * rows * (workload.head_dim + 32) + 2 * _COUNTERS
+
+
 # ---- exports
 
 
@@ -213,15 +225,11 @@ def launcher_names(maps: Iterable[TensorMapSpec]) -> dict[str, Any]:
 def _map_in_words(given: TensorMapSpec) -> dict[str, str]:
     axes = TENSORS[given.of]
     _, heads, rows, columns = given.box
-    swizzle = f"{given.swizzle}B" if given.swizzle else "NONE"
-    promotion = f"L2_{given.l2_promotion}B" if given.l2_promotion else "NONE"
     return {
-        "tensor": given.of.lower(),
+        **map_in_words(given),
         "heads": axes["head"],
         "rows": axes["row"],
         "box": f"{heads}, {rows}, {columns}",
-        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{swizzle}",
-        "promotion": f"CU_TENSOR_MAP_L2_PROMOTION_{promotion}",
         "heads_inside": str(given.heads_inside).lower(),
     }
 

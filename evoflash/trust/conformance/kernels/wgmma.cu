@@ -57,8 +57,8 @@ EF_DEV void end(ef::acc<N>& d, u32x4* out) {
   for (int i = 0; i < N; i += 4) ef::stg(mine + i / 4, u32x4{bits(d[i]), bits(d[i + 1]), bits(d[i + 2]), bits(d[i + 3])});
 }
 
-template <int A, int B, int N, class T>
-EF_DEV void from_shared(const u32* tasks, const u32x4* images, u32x4* out) {
+template <int N, class Multiply>
+EF_DEV void from_shared_by(const u32* tasks, const u32x4* images, u32x4* out, Multiply multiply) {
   const Task task = task_of(tasks);
   const u32 smem = ef::smem_base();
   copy(smem, images + task.a_image, task.a_size);
@@ -68,8 +68,18 @@ EF_DEV void from_shared(const u32* tasks, const u32x4* images, u32x4* out) {
   begin(d);
   const u64 a = ef::make_desc(smem + task.a_start, task.a_leading, task.a_stride, ef::wgmma_swizzle(task.a_swizzle));
   const u64 b = ef::make_desc(smem + kB + task.b_start, task.b_leading, task.b_stride, ef::wgmma_swizzle(task.b_swizzle));
-  ef::wgmma_ss<A, B>(d, a, b, task.scale_d != 0, T());
+  multiply(d, a, b, task.scale_d != 0);
   end(d, out);
+}
+
+template <int A, int B, int N, class T>
+EF_DEV void from_shared(const u32* tasks, const u32x4* images, u32x4* out) {
+  from_shared_by<N>(tasks, images, out, [](ef::acc<N>& d, u64 a, u64 b, bool adds) { ef::wgmma_ss<A, B>(d, a, b, adds, T()); });
+}
+
+template <int N>
+EF_DEV void codes_from_shared(const u32* tasks, const u32x4* images, u32x4* out) {
+  from_shared_by<N>(tasks, images, out, [](ef::acc<N>& d, u64 a, u64 b, bool adds) { ef::wgmma_ss_e4m3(d, a, b, adds); });
 }
 
 // A's image is its registers, four for each thread.
