@@ -5,7 +5,8 @@ which bring the compiled library. Its split and packing heuristics are left at t
 is bottom-right aligned.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from evoflash.gpu.baselines.attention import attention_on, rows_first, rows_first_dense
@@ -13,6 +14,7 @@ from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
     LibraryCall,
     import_library,
+    torch,
     version,
 )
 from evoflash.gpu.baselines.flash_attention_3 import operators_in_vllm, operators_in_xformers
@@ -23,6 +25,10 @@ _INSTALL = 'pip install "xformers==0.0.34", which brings it'
 # A build of the repository puts the interface on top; some wheels keep it inside the package.
 _MODULES = ("flash_attn_interface", "flash_attn_3.flash_attn_interface")
 
+_LAYOUTS = (rows_first, rows_first_dense)
+_UNKNOWN = "of an unknown version"
+
+Arrange = Callable[[Any], Any]
 Call = Callable[[Any, Any, Any, float, bool], Any]  # q, k, v, scale, causal -> output, or output first
 
 
@@ -30,19 +36,19 @@ def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     """(B, S, H, D) by strides, or else copied; grouped heads natively."""
     del name
     w = attention_on(bench)
-    call, known = _library()
+    call, known, layouts = _library()
     scale, causal = dense.scale(w), w.causal
 
     def attend(q: Any, k: Any, v: Any) -> Any:
         found = call(q, k, v, scale, causal)
         return found[0] if isinstance(found, tuple | list) else found  # some return the LSE, too
 
-    for arrange in (rows_first, rows_first_dense):
+    for arrange in layouts:
         yield LibraryCall(attend, {"flash-attn-3": known}, arrange, rows_first)
 
 
-def _library() -> tuple[Call, str]:
-    """How it is called, and its version for the record. BaselineAbsentError where there is none."""
+def _library() -> tuple[Call, str, Sequence[Arrange]]:
+    """How it is called, its version for the record, and layouts to try. BaselineAbsentError without it."""
     for module in _MODULES:
         try:
             library = import_library(module, _INSTALL)
@@ -50,11 +56,11 @@ def _library() -> tuple[Call, str]:
             absent = missing
             continue
         known = version("flash-attn-3") or getattr(library, "__version__", "")
-        return _of_interface(library), known or "unknown"
+        return _of_interface(library), known or "unknown", _LAYOUTS
     if operators := operators_in_xformers():
-        return _of_xformers(operators), f"in xFormers {version('xformers') or 'of an unknown version'}"
+        return _of_xformers(operators), f"in xFormers {version('xformers') or _UNKNOWN}", _LAYOUTS
     if operators := operators_in_vllm():
-        return _of_vllm(operators), f"in vLLM {version('vllm') or 'of an unknown version'}"
+        return _of_vllm(operators), f"in vLLM {version('vllm') or _UNKNOWN}", (rows_first_dense,)
     raise absent
 
 
@@ -68,8 +74,23 @@ def _of_xformers(operators: Any) -> Call:
 
 
 def _of_vllm(operators: Any) -> Call:
-    """The same operator with the arguments of vLLM's branch, which have no defaults."""
-    before = (None,) * 20  # no new keys, no output, no lengths, pages, padding, positions or 8-bit scales
-    return lambda q, k, v, scale, causal: operators.fwd(
-        q, k, v, *before, scale, causal, -1, -1, 0.0, True, None, 0, None, 0, None, 1, 0, None
-    )
+    """The same operator with the arguments of vLLM's branch, which have no defaults. Its build knows tokens
+    of all sequences in a row alone; where each begins is noted once for a shape.
+    """
+
+    @cache
+    def begins(batch: int, length: int, device: Any) -> Any:
+        return torch().arange(0, (batch + 1) * length, length, dtype=torch().int32, device=device)
+
+    def attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> Any:
+        (batch, rows), keys = q.shape[:2], k.shape[1]
+        given = (x.flatten(0, 1) for x in (q, k, v))
+        found = operators.fwd(
+            *given, None, None, None, None,  # no new keys, no output
+            begins(batch, rows, q.device), begins(batch, keys, q.device), None, None, None, rows, keys,
+            *(None,) * 9,  # no pages, padding, positions or 8-bit scales
+            scale, causal, -1, -1, 0.0, True, None, 0, None, 0, None, 1, 0, None,
+        )  # fmt: skip
+        return found[0].unflatten(0, (batch, rows))
+
+    return attend
