@@ -234,7 +234,7 @@ def read_table(path: Path) -> tuple[dict[str, Any], str]:
     """The header as a table, with what the family has that it is like, and its first comment."""
     table, summary = _own_table(path)
     model = _model_of(path)
-    return (table if model is None else _completed(read_table(model)[0], table)), summary
+    return (table if model is None else _with_rest(read_table(model)[0], table)), summary
 
 
 def _own_table(path: Path) -> tuple[dict[str, Any], str]:
@@ -263,7 +263,7 @@ def _model_of(path: Path) -> Path | None:
     return found
 
 
-def _completed(model: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _with_rest(model: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """A header with what it does not say as another one says it. A gene without values is left out, wherever
     the other names it; seeds are a family's own.
     """

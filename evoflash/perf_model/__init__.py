@@ -410,13 +410,13 @@ PROPORTIONS = (  # all but the last in powers of two
 
 def proportions_on(problem: Problem, family: "Family", gpu: GpuSpec) -> Proportions:
     """The proportions of the family's valid genomes, means over the problem's workloads."""
-    keys = [workload.compile_key(gpu.arch) for workload in problem.workloads]
+    quick = [family.quick_names(workload.compile_key(gpu.arch), gpu) for workload in problem.workloads]
 
     def of(genome: Genome) -> tuple[float, ...]:
-        each = []
-        for workload, key in zip(problem.workloads, keys, strict=True):
-            names = family.names(genome.as_dict(), key, gpu)
-            launches = family.launches_of(names, workload)
+        each, values = [], genome.as_dict()
+        for workload, names_of in zip(problem.workloads, quick, strict=True):
+            names = names_of(values)
+            launches = family.shapes_of(names, workload)
             each.append(_proportions(launches, family.loop(names), workload, gpu))
         return tuple(sum(column) / len(column) for column in zip(*each, strict=True))
 
