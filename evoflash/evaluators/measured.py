@@ -17,6 +17,7 @@ import logging
 import secrets
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -75,6 +76,7 @@ log = logging.getLogger(__name__)
 # Proposals in flight for each GPU: eight a second leave it, half of them after 1.5 s in the emulator. Each
 # proposal knows so many outcomes less (notes/lab-notes.md, 2026-11-24).
 AHEAD = 16
+_MOST_GPUS = 512
 _MOST_CLIMBS = 4096  # threads, of which no more are started than genomes are in flight
 MANY_CORES = 4  # preparing a genome takes a core two seconds
 _FAR_FASTER = 0.7
@@ -206,13 +208,15 @@ class Climbs:
         self._steps, self._lock, self._is_over = steps, threading.Lock(), False
         self._threads = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="evoflash-climb")
         self._kernels: dict[object, Future[LadderProgress]] = {}
-        self._last: Future[LadderProgress] | None = None
+        self._begun: deque[Future[LadderProgress]] = deque(maxlen=_MOST_GPUS)  # the newest of them
 
     def start(self, genome: Genome) -> "Future[LadderProgress]":
         """Start on a genome; returns at once."""
         preparing = self._steps.prepare(genome)
-        self._last = self._threads.submit(self._climb, genome, preparing, self._last)
-        return self._last
+        gpus = self._steps.worker.at_once
+        before = self._begun[-gpus] if gpus <= len(self._begun) else None
+        self._begun.append(self._threads.submit(self._climb, genome, preparing, before))
+        return self._begun[-1]
 
     def end(self) -> None:
         """Send nothing more to the GPU. What waits for a process ends when its pool is closed."""
@@ -228,7 +232,7 @@ class Climbs:
         prepared = preparation_of(preparing.result())
         if prepared.failure or self._steps.duplicates.original_of(genome, prepared.builds):
             return LadderProgress(prepared)
-        if before is not None:  # until one is proven they come one by one: the first is the likeliest
+        if before is not None:  # until one is proven each GPU has them one by one: the first is the likeliest
             either: tuple[Future[Any], ...] = (before, self._steps.standing.begun)
             wait(either, return_when=FIRST_COMPLETED)
         mine: Future[LadderProgress] = Future()

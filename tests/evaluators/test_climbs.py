@@ -38,8 +38,9 @@ class Asked:
 class Gpu:
     """Knows each kernel's time; frauds pass every screen and no proof. Notes what it was asked."""
 
-    def __init__(self, us, frauds=()):
+    def __init__(self, us, frauds=(), at_once=1):
         self.us, self.frauds, self.turns = us, set(frauds), Turns("gpu")
+        self.at_once = at_once
         self.screened, self.proven = [], []
 
     def screen(self, task, *, now):
@@ -73,13 +74,14 @@ class Search:
         us,
         *,
         frauds=(),
+        at_once=1,
         code=str,
         preflight=lambda genome, prepared: None,
         is_worth_it=lambda us: True,
         profiles=(),
     ):
         self.profiles = profiles
-        self.gpu = Gpu({genome_of(number).id: time for number, time in us.items()}, frauds)
+        self.gpu = Gpu({genome_of(number).id: time for number, time in us.items()}, frauds, at_once)
         self.prepared = {number: Future() for number in us}
         self.standing, self.code = Incumbents(), code
         duplicates = Duplicates(PROBLEM, GPU, ())
@@ -126,6 +128,16 @@ def test_until_one_is_proven_they_come_in_the_order_of_their_submission():
     search.compiled(1, failure=PreparationFailure(Status.COMPILE, Rung.COMPILE, "refused"))
     assert search.ends(1, 2, 3) == [None, Status.CORRECT, Status.SCREENED]
     assert search.gpu.proven == [genome_of(2).id]
+
+
+def test_with_two_gpus_the_second_proves_the_second_while_the_first_is_not_ready():
+    search = Search({1: 10.0, 2: 20.0, 3: 15.0}, frauds=[genome_of(2).id], at_once=2)
+    search.compiled(3, 2)
+    assert search.ends(2) == [Status.CORRECTNESS]
+    assert not search.climbing[3].done()  # it comes after the first one, and nothing is proven yet
+    search.compiled(1)
+    assert search.ends(1, 3) == [Status.CORRECT, Status.CORRECT]
+    assert search.gpu.proven == [genome_of(number).id for number in (2, 1, 3)]
 
 
 def test_only_what_could_still_be_among_the_elites_is_proven():

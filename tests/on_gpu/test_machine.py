@@ -121,7 +121,7 @@ def test_kill_9_of_the_gpu_processes_costs_no_candidate(spec, cubins):
         assert good(worker, spec, cubins).status is Status.CORRECT
         before = workers_of(os.getpid())
         running = worker.submit(planted.task_of(spec, cubins, checks=[SMALL, LARGER]))
-        for process in worker._lanes[0].process.pool._pool._pool_manager.worker_manager.workers:
+        for process in worker._gpus[0].lanes[0].process.pool._pool._pool_manager.worker_manager.workers:
             os.kill(process, signal.SIGKILL)
         assert running.result().status is Status.CORRECT, running.result().reason
         assert before
