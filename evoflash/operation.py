@@ -248,9 +248,14 @@ class Loop:
     noted_pieces: int = 0  # that such a CTA notes and may come back to
     section: int = 0  # groups of rows that CTAs go through before the next such section; 0: no sections
     part_keys: int = 0  # items of a step that are masked at a time, apart from the rest; 0: all of them
+    shares: int = 0  # 1: CTAs have equal shares of a list of all steps, whoever has them
     grain: int = 1  # steps that one CTA takes together, where CTAs have equal shares of a list of steps
-    load_lines: int = (
-        0  # of the first-level cache that a load of a step touches, where those are many; 0: few
+    load_lines: int = 0  # of the first-level cache that a step's loads touch, where those are many; 0: few
+    loop_instructions: int = 95  # of a warp in a step, beside those counted: addresses, ring slots, mask test
+    uncounted_once: int = 0  # warp instructions of a CTA outside of its loop that no primitive stands for
+    once_bytes: int = 0  # of a step's loads, that no other CTA loads and the first-level cache does not keep
+    first_steps: int = (
+        0  # for which what CTAs load alike is copied before the loop, in front of what it streams
     )
     queue_cycles: int = 0  # that what L2 has waits behind what DRAM sends, where that is asked for far ahead
     fetchers: int = 1  # lanes that share asking for a step's bulk copies
@@ -274,6 +279,7 @@ class Work:
     batch: int  # what a persistent grid is filled up to a multiple of
     parts: int = 1  # CTAs that share what one of them owns; the last of them merges what all left in memory
     part_bytes: int = 0  # that each of them leaves there
+    common_bytes: int = 0  # of what CTAs load, that all with the same share of the items load; 0: nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ a search that was killed goes on as if it had never stopped, and one that has sp
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, faster
@@ -45,6 +45,10 @@ class Evaluator(Protocol):
     def submit(self, proposal: Proposal) -> None:
         """Start on a proposal; returns at once."""
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether collect() need not wait."""
+
     def collect(self) -> tuple[Proposal, Evaluation]:
         """The oldest pending proposal's outcome, waiting for it: runs repeat because the order does."""
 
@@ -61,8 +65,8 @@ class RunStore(Protocol[RunT]):
     def spent_budget(self, run: RunT, /) -> int:
         """Evaluations that count towards the budget; duplicates do not."""
 
-    def add(self, run: RunT, evaluation: Evaluation, proposal: Proposal, /) -> None:
-        """Keep one outcome, in one transaction."""
+    def add_all(self, run: RunT, outcomes: Sequence[tuple[Proposal, Evaluation]], /) -> None:
+        """Keep outcomes, in one transaction."""
 
 
 class InterruptedSearch(KeyboardInterrupt):
@@ -88,25 +92,32 @@ def search(
 
     Ends earlier when the strategy has nothing new left, when the best is_enough, or at the time limit: the
     outcome being waited for is then kept, the others in flight are dropped. Ctrl-C raises InterruptedSearch.
+    Outcomes that have arrived are stored together, then told one by one with a proposal after each, so that
+    what is proposed does not depend on how many came at a time.
     """
     most = math.inf if budget is None else budget
     deadline = time.monotonic() + (math.inf if time_limit_s is None else time_limit_s)
     best = None
     waiting: deque[Proposal] = deque()  # asked for and not submitted: an earlier process had begun on them
+    stored: deque[tuple[Proposal, Evaluation]] = deque()  # and not told yet
     for evaluation in _replay_history(
         strategy, store.history(run), waiting, ahead=evaluator.ahead, most=most
     ):
         best = faster(best, evaluation)
     spent = store.spent_budget(run)
     try:
-        while spent < most and time.monotonic() < deadline:
-            if is_enough is not None and best is not None and is_enough(best):
+        while stored or (spent < most and time.monotonic() < deadline):
+            if not stored and is_enough is not None and best is not None and is_enough(best):
                 break
-            _fill(strategy, evaluator, waiting, room=most - spent)
-            if not evaluator.pending:
-                break
-            proposal, evaluation = evaluator.collect()
-            store.add(run, evaluation, proposal)
+            _fill(strategy, evaluator, waiting, room=most - spent, beside=len(stored))
+            if not stored:
+                if not evaluator.pending:
+                    break
+                stored.append(evaluator.collect())
+                while evaluator.has_arrived:
+                    stored.append(evaluator.collect())
+                store.add_all(run, stored)
+            proposal, evaluation = stored.popleft()
             strategy.tell(proposal, evaluation)
             best = faster(best, evaluation)
             spent += not evaluation.duplicate_of
@@ -151,9 +162,12 @@ def _ask(strategy: Strategy, waiting: deque[Proposal], *, most: float) -> None:
         waiting.append(proposal)
 
 
-def _fill(strategy: Strategy, evaluator: Evaluator, waiting: deque[Proposal], *, room: float) -> None:
-    # Never more in flight than the budget has room for: if none is a duplicate, all of them count.
-    most = min(evaluator.ahead, room)
+def _fill(
+    strategy: Strategy, evaluator: Evaluator, waiting: deque[Proposal], *, room: float, beside: int
+) -> None:
+    # Never more in flight, `beside` those that are not told yet, than the budget has room for: if none is a
+    # duplicate, all of them count.
+    most = min(evaluator.ahead, room) - beside
     _ask(strategy, waiting, most=most - evaluator.pending)
     while waiting and evaluator.pending < most:
         evaluator.submit(waiting.popleft())

@@ -1,4 +1,4 @@
-"""What stand-ins for GPU processes are asked to do in tests of clusters. Tests nothing itself.
+"""What stand-ins for GPU processes are asked to do in tests of several GPUs. Tests nothing itself.
 
 A process knows its GPU by CUDA_VISIBLE_DEVICES alone, and says so in the reason of its outcome. A task's name
 is what becomes of it, with the folder in which processes leave notes for one another behind a colon.

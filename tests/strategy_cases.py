@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -112,6 +112,7 @@ class Recorded:
     """An evaluator that looks times up; `twin` names the genome that another one is a duplicate of."""
 
     basis = Basis.REPLAYED
+    has_arrived = False
 
     def __init__(self, score: Score, *, ahead: int = 1, twin: Callable[[Genome], str] | None = None) -> None:
         self.score, self.ahead, self.twin = score, ahead, twin
@@ -148,8 +149,8 @@ class Notebook:
     def spent_budget(self, run: str) -> int:
         return sum(not evaluation.duplicate_of for _, evaluation in self.rows)
 
-    def add(self, run: str, evaluation: Evaluation, proposal: Proposal) -> None:
-        self.rows.append((proposal, evaluation))
+    def add_all(self, run: str, outcomes: Sequence[tuple[Proposal, Evaluation]]) -> None:
+        self.rows += outcomes
 
     @property
     def proposals(self) -> list[Proposal]:

@@ -21,7 +21,7 @@ from evoflash.gpu.timing.noise_floor import environment as environment_of_runs
 from evoflash.kernels.family import known_families, load_family, read_family
 from evoflash.kernels.renderer import render
 from evoflash.paths import GPUS, MUTATIONS
-from evoflash.problem import parse_problem
+from evoflash.problem import check_fits, parse_problem
 from evoflash.replay.comparison import parse_strategies
 from evoflash.space import Check, Genome, Param, SearchSpace
 from evoflash.specs import known_gpus, load_gpu, read_gpu
@@ -160,6 +160,15 @@ def test_a_gpu_file_that_is_wrong_is_named_with_what_to_write(tmp_path, old, new
 
     assert str(path) in said
     assert says in said
+
+
+def test_a_gpu_file_may_leave_its_memory_out_and_then_refuses_no_size(tmp_path) -> None:
+    text = (GPUS / "l4.toml").read_text()
+    path = tmp_path / "mine.toml"
+    path.write_text("".join(line for line in text.splitlines(True) if not line.startswith("memory_gb")))
+
+    assert read_gpu(path).memory_gb == 0
+    check_fits(parse_problem("mission,s=30000000"), read_gpu(path))
 
 
 def test_a_gpu_file_that_is_no_text_is_named(tmp_path) -> None:

@@ -161,6 +161,50 @@ def test_every_outcome_is_stored_before_it_is_announced() -> None:
     assert announced == [True] * 9
 
 
+class InHeaps(Recorded):
+    """Whatever is in flight has arrived, whenever one of it has."""
+
+    @property
+    def has_arrived(self) -> bool:
+        return bool(self.pending)
+
+
+class Transactions(Notebook):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes = []
+
+    def add_all(self, run, outcomes) -> None:
+        self.sizes.append(len(outcomes))
+        super().add_all(run, outcomes)
+
+
+@pytest.mark.parametrize("strategy", ["surrogate", "evolution"])
+def test_what_arrives_together_is_one_transaction_and_changes_no_proposal(strategy: str) -> None:
+    together, one_by_one = Transactions(), Transactions()
+    for notebook, evaluator in ((together, InHeaps), (one_by_one, Recorded)):
+        made = make_strategy(strategy, SPACE, seed=4)
+        search(made, evaluator(score_us, ahead=5), notebook, "run", budget=22)
+    assert together.sizes == [5, 5, 5, 5, 2]
+    assert one_by_one.sizes == [1] * 22
+    assert together.rows == one_by_one.rows
+
+
+def test_what_was_stored_together_and_not_told_is_told_to_a_search_that_is_continued() -> None:
+    notebook, unbroken = Notebook(), Notebook()
+
+    def stop(proposal: Proposal, evaluation: Evaluation) -> None:
+        if len(notebook.rows) > 11 and evaluation == notebook.rows[11][1]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(uniform(), InHeaps(score_us, ahead=5), notebook, "run", budget=30, on_evaluation=stop)
+    assert len(notebook.rows) == 15
+    for each in (notebook, unbroken):
+        search(uniform(), InHeaps(score_us, ahead=5), each, "run", budget=30)
+    assert notebook.rows == unbroken.rows
+
+
 def test_a_lower_bound_never_beats_a_finished_timing() -> None:
     genome = next(iter(TINY))
     bound = Timing("p", "cold", 1.0, 1.0, 1.0, 1, censored=True)

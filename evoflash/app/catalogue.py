@@ -122,7 +122,8 @@ def problem_facts(text: str, gpu: str | None = None) -> dict[str, Any]:
         spec = load_gpu(gpu) if gpu else spec_of(present_gpu())
     except DeviceError:  # none is present, and none was named
         return {**found, "workloads": workloads, "gpu": None}
-    names = [family.name for family in families_for(spec, problem.operation)]
+    known = families_for(spec, problem.operation)
+    names = [family.name for family in known if family.suits(problem, spec)]
     floor = floor_us(problem, spec)
     return {**found, "workloads": workloads, "gpu": spec.name, "floor_us": floor, "families": names}
 
@@ -181,10 +182,9 @@ class FamilySummary:
     @property
     def notes(self) -> Mapping[str, str]:
         """What each gene is, in words."""
-        from evoflash.kernels.header import body_of, gene_notes
+        from evoflash.kernels.header import gene_notes, header_of
 
-        path = self.family.path
-        return gene_notes(path.read_text(encoding="utf-8").removesuffix(body_of(path)))
+        return gene_notes(header_of(self.family.path))
 
     @property
     def genes(self) -> "Mapping[str, tuple[Value, ...]]":

@@ -2,7 +2,7 @@
 
 One measures on the GPU that is here; the other emulates the kernel and estimates its time.
 
-    cluster/  Does an evaluator's work on many cores, GPUs and machines, by Dask
+    cluster/  Does an evaluator's work on cores and GPUs of many machines, by Dask
     emulated  Evaluates without a GPU, by the emulator's checks and the performance model's estimate
     finals    The last phase of a search, in which the best kernels face hidden shapes, then baselines
     measured  Evaluates on the GPU that is present

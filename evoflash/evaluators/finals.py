@@ -8,7 +8,9 @@ does, and gpu/process/finals.py says what is compared with what.
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from evoflash.evaluation import FINAL, Run, Rung, Status, score
@@ -23,6 +25,7 @@ from evoflash.store.store import Store
 
 log = logging.getLogger(__name__)
 FINALISTS = 5
+_PATIENCE_S = 15.0
 _A_SEARCH = 20  # outcomes; the best of fewer is no finalist: its proof would take longer than all of them
 _WITHIN = (
     1.02  # of the fastest: two times of one search, taken beside the same kernel, differ by a quarter of it
@@ -48,13 +51,14 @@ def time_finalists(
     if retimer is None:
         return None
     said("timing the finalists and the baselines in turns, in a fresh process")
-    while finalists := promote(retimer, store, run):
+    while finalists := promote(retimer, store, run, said=said):
         report = retimer.in_turns([each.task for each in finalists])
-        if len(proven(finalists, store, run)) < len(finalists):
+        if len(proven(finalists, store, run, said=said)) < len(finalists):
             continue
         if report is not None:
             _keep(report, {each.genome.id for each in finalists}, retimer, store, run)
-        return report
+        if report is None or len(report.hung) < len(finalists):
+            return report
     return None
 
 
@@ -88,18 +92,25 @@ class Finalist:
     proof: FinalistProof
 
 
-def promote(retimer: MeasuredEvaluator, store: Store, run: Run, *, count: int = FINALISTS) -> list[Finalist]:
+def promote(
+    retimer: MeasuredEvaluator,
+    store: Store,
+    run: Run,
+    *,
+    count: int = FINALISTS,
+    said: Callable[[str], None] = lambda _: None,
+) -> list[Finalist]:
     """The fastest candidates that are right on hidden shapes too, as far as they are within 2 % of the
     fastest of these; the store rejects those that are wrong. The emulator begins on what takes too long for
     every candidate, and not after a handful of kernels: proven() waits for it.
 
     Shapes and data come from a seed that is drawn for this: no search can have met it. A rejection names it.
     """
-    seed = retimer.begin_finals()
-    log.info("hidden shapes: seed %d", seed)
     fastest, is_proven = _fastest(store, run, count), len(store.history(run)) >= _A_SEARCH
     likely = [genome for genome, us in fastest if us <= _WITHIN * fastest[0][1]] if is_proven else []
     proofs = {genome.id: retimer.proof_as_finalist(genome) for genome in likely}
+    seed = retimer.begin_finals()
+    log.info("hidden shapes: seed %d", seed)
     right, slowest_us = list[Finalist](), math.inf
     for genome, score_us in fastest:
         if score_us > slowest_us:
@@ -108,7 +119,8 @@ def promote(retimer: MeasuredEvaluator, store: Store, run: Run, *, count: int = 
         proof = proofs.get(genome.id)
         if proof is None:
             proof = retimer.proof_as_finalist(genome) if is_proven else FinalistProof()
-        outcome = retimer.checked_on_hidden_shapes(task, genome, seed=seed)
+        with _tell_if_late(said, f"waiting for {genome.id} on hidden shapes"):
+            outcome = retimer.checked_on_hidden_shapes(task, genome, seed=seed)
         if outcome.status is not Status.CORRECT:
             reason = f"hidden shape, seed {seed}: {outcome.reason}"
             store.reject(run, task.genome_id, rung=outcome.rung, reason=reason)
@@ -118,15 +130,31 @@ def promote(retimer: MeasuredEvaluator, store: Store, run: Run, *, count: int = 
     return right
 
 
-def proven(finalists: Sequence[Finalist], store: Store, run: Run) -> list[Finalist]:
+def proven(
+    finalists: Sequence[Finalist], store: Store, run: Run, *, said: Callable[[str], None] = lambda _: None
+) -> list[Finalist]:
     """Those that the emulator finds right, once it is done with all; the store rejects the others."""
     right = []
     for each in finalists:
-        if failure := each.proof.failure():
+        with _tell_if_late(said, f"waiting for the emulator, which runs {each.genome.id}"):
+            failure = each.proof.failure()
+        if failure:
             _reject(store, run, each.genome, failure)
         else:
             right.append(each)
     return right
+
+
+@contextmanager
+def _tell_if_late(said: Callable[[str], None], doing: str) -> Iterator[None]:
+    """Say what is waited for where that takes longer than people like to wait without a word."""
+    clock = threading.Timer(_PATIENCE_S, said, (f"{doing}, for {_PATIENCE_S:.0f} s so far",))
+    clock.daemon = True
+    clock.start()
+    try:
+        yield
+    finally:
+        clock.cancel()
 
 
 def _reject(store: Store, run: Run, genome: Genome, failure: PreparationFailure) -> None:
@@ -143,6 +171,8 @@ def _fastest(store: Store, run: Run, count: int | None) -> list[tuple[Genome, fl
 def _keep(
     report: FinalReport, finalists: set[str], retimer: MeasuredEvaluator, store: Store, run: Run
 ) -> None:
+    for name, reason in report.hung.items():
+        store.reject(run, name, rung=Rung.TIMING, reason=reason, status=Status.TIMEOUT)
     for name, timings in report.timings.items():
         score_us = score([t.median_us for t in timings if t.protocol in FINAL])
         if name not in finalists:

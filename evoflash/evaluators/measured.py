@@ -43,6 +43,7 @@ from evoflash.evaluators.pipeline import (
     GpuQueues,
     Judge,
     PreparingEvaluator,
+    launcher,
     preparation_of,
 )
 from evoflash.evaluators.prepare import (
@@ -59,7 +60,7 @@ from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process import rungs
 from evoflash.gpu.process.finals import FinalReport, FinalTask
 from evoflash.gpu.process.outcome import GpuOutcome
-from evoflash.gpu.process.rungs import Anchor, GpuTask, Launcher, launches_on
+from evoflash.gpu.process.rungs import Anchor, GpuTask, launches_on
 from evoflash.gpu.process.warm_up import REFERENCES_LIMIT_S, keep_cases
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
@@ -77,6 +78,7 @@ AHEAD = 16
 _MOST_CLIMBS = 4096  # threads, of which no more are started than genomes are in flight
 MANY_CORES = 4  # preparing a genome takes a core two seconds
 _FAR_FASTER = 0.7
+_HIDDEN_LIMIT_S = 90.0  # for a finalist's hidden shapes, which take a second
 
 
 class Incumbents:
@@ -152,7 +154,7 @@ class TaskTemplate:
             genome.id,
             self.gpu,
             builds,
-            self._launcher(genome),
+            launcher(genome, self.gpu),
             checks=self.checks,
             timed=self.problem.workloads,
             seed=self.seed,
@@ -161,16 +163,12 @@ class TaskTemplate:
 
     def hidden_launches(self, genome: Genome, *, seed: int) -> rungs.Launches:
         """Launches on shapes that are drawn from the seed."""
-        return launches_on(self.hidden_workloads(seed), self._launcher(genome))
+        return launches_on(self.hidden_workloads(seed), launcher(genome, self.gpu))
 
     def hidden_workloads(self, seed: int) -> tuple[Workload, ...]:
         """The shapes that are drawn from the seed."""
         operation = registry.load(self.problem.operation)
         return operation.hidden_workloads(self.problem.compile_keys(self.gpu.arch), seed=seed)
-
-    def _launcher(self, genome: Genome) -> Launcher:
-        family = load_family(genome.family)
-        return lambda workload: family.launches(genome, workload, self.gpu)
 
 
 def task_template(problem: Problem, gpu: GpuSpec, *, seed: int) -> TaskTemplate:
@@ -303,12 +301,15 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         history: Iterable[Evaluation] = (),
         cores: Cores | None = None,
         ahead: int | None = None,
+        devices: Sequence[str] = ("",),
         gpus: GpuQueues | None = None,
         proves_all: bool = False,
         energy: bool = False,
         judge: Judge | None = None,
     ) -> None:
-        """As its base. `gpus` are others than the one here, `energy` asks for that of the finalists."""
+        """As its base. `devices` are the GPUs here, as CUDA_VISIBLE_DEVICES calls them, and `gpus` others
+        than those here; `energy` asks for that of the finalists.
+        """
         self._can_emulate = which("g++") is not None
         super().__init__(
             problem,
@@ -322,7 +323,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         )
         self._asked, self._energy = task_template(problem, gpu, seed=seed), energy
         checks, timed = self._asked.checks, problem.workloads
-        self._worker = gpus(checks=checks, timed=timed, seed=seed) if gpus else self._own_gpu()
+        self._worker = gpus(checks=checks, timed=timed, seed=seed) if gpus else self._own_gpus(devices)
         # The archive's kernels have been through all of this on such a GPU, or one of the same SMs.
         self._clean = {self._code(champion.genome) for champion in known_starts(gpu.name)}
         self._standing = Incumbents()
@@ -336,12 +337,16 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         if not self._can_emulate:
             log.warning("no g++: kernels reach the GPU without the emulator's pre-flight; install g++.")
 
-    def _own_gpu(self) -> GpuWorker:
-        """The GPU that is here; with enough cores the processes that will compile compute for it first."""
+    def _own_gpus(self, devices: Sequence[str]) -> GpuWorker:
+        """GPUs that are here; with enough cores the processes that will compile compute for them first."""
         asked = self._asked
         has_many_cores = self._cores.count >= MANY_CORES
         worker = GpuWorker(
-            checks=asked.checks, timed=asked.problem.workloads, seed=asked.seed, shares=has_many_cores
+            checks=asked.checks,
+            timed=asked.problem.workloads,
+            seed=asked.seed,
+            shares=has_many_cores,
+            gpus=devices,
         )
         if has_many_cores:
             for workload in reversed(asked.checks):  # the dearest first
@@ -361,13 +366,19 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         """Two for each core, up to a limit: a proposal that is made early knows less."""
         return self._ahead or min(super().ahead, AHEAD * self._worker.at_once)
 
+    @property
+    def has_arrived(self) -> bool:
+        """As its base, of any of them."""
+        return super().has_arrived if self._ahead else any(future.done() for _, future in self._queue)
+
     def _next(self, pending: Sequence["Future[LadderProgress]"]) -> int:
         """The first that is done, so that what takes long keeps no other from being learnt; the oldest where
         the number in flight was asked for, by someone who wants the same proposals again.
         """
         if self._ahead:
             return super()._next(pending)
-        wait(pending, return_when=FIRST_COMPLETED)
+        if not self.has_arrived:
+            wait(pending, return_when=FIRST_COMPLETED)
         return next(at for at, future in enumerate(pending) if future.done())
 
     def cancel(self) -> None:
@@ -472,10 +483,12 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         self._worker.prepare_finals(self._asked.hidden_workloads(self._hidden_seed), self._hidden_seed)
 
     def begin_finals(self) -> int:
-        """The seed of hidden shapes and of their data; no process that a candidate ran in has seen them."""
+        """The seed of hidden shapes and of their data; no process that a candidate ran in sees them, which is
+        why this waits for another one.
+        """
         seed, self._hidden_seed = self._hidden_seed, None
         if seed is not None:
-            self._worker.begin_finals()
+            self._worker.begin_finals().result()
         return secrets.randbits(48) if seed is None else seed
 
     def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:
@@ -502,7 +515,8 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
     def checked_on_hidden_shapes(self, task: GpuTask, genome: Genome, *, seed: int) -> GpuOutcome:
         """What became of the genome on shapes and data that are drawn from the seed."""
         checks = self._asked.hidden_launches(genome, seed=seed)
-        return self._worker.submit(replace(task, checks=checks, timed=(), seed=seed)).result()
+        hidden = replace(task, checks=checks, timed=(), seed=seed, limit_s=_HIDDEN_LIMIT_S)
+        return self._worker.submit(hidden).result()
 
 
 @contextmanager

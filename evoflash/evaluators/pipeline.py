@@ -4,6 +4,7 @@ What they may ask of processes and of a GPU, here or on a cluster, is promised h
 these promises by isolation.py and gpu/process/worker.py, a Dask cluster by cluster/.
 """
 
+import logging
 import os
 import secrets
 import threading
@@ -12,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from evoflash.evaluation import JUDGED, Basis, Build, Evaluation, Proposal, Rung, Status
@@ -25,6 +27,7 @@ from evoflash.evaluators.prepare import (
 from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.space import Genome
@@ -36,10 +39,11 @@ if TYPE_CHECKING:
     from evoflash.gpu.process.outcome import GpuOutcome
     from evoflash.gpu.process.rungs import GpuTask
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 Judge = Callable[[Genome, int], Preparation]  # of a genome whose text was edited, with a seed
 _NICENESS = 5
-FINALIST_LIMIT_S = 600.0  # of a process's part of a finalist's runs, which take ten seconds or so
+FINALIST_LIMIT_S = 180.0  # of a process's part of a finalist's runs, which take ten seconds or so
 
 
 class Processes(Protocol):
@@ -97,7 +101,7 @@ class GpuQueue(Protocol):
 
 
 class GpuQueues(Protocol):
-    """Makes the queue of a search."""
+    """Makes the queue of a search on GPUs that are elsewhere."""
 
     def __call__(
         self, *, checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int
@@ -151,6 +155,9 @@ def _failing_part(judged: "Future[Ending[Preparation]]") -> "Future[Ending[Prepa
 
 def _failure_of(ending: "Ending[PreparationFailure | None]") -> PreparationFailure | None:
     raise_if_of_machine(ending)
+    if ending.status is Status.TIMEOUT:  # a kernel that does not end is told by the emulator, far earlier
+        log.warning("the emulator did not come to all runs of a finalist: %s.", ending.reason)
+        return None
     if ending.status is Status.CORRECT:
         return ending.value
     return PreparationFailure(ending.status, Rung.PREFLIGHT, ending.reason)
@@ -276,6 +283,11 @@ class PreparingEvaluator(ABC, Generic[T]):
         # Inputs differ between genomes and between runs; within a run a genome always gets the same.
         return self._seed ^ int(genome.id[:12], 16)
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether collect() need not wait."""
+        return self._queue[0][1].done() if self._queue else False
+
     def collect(self) -> tuple[Proposal, Evaluation]:
         """A pending proposal's outcome, waiting for it."""
         at = self._next([future for _, future in self._queue])
@@ -338,7 +350,7 @@ class Duplicates:
 
     def __init__(self, problem: Problem, gpu: GpuSpec, history: Iterable[Evaluation]) -> None:
         """`history` is what the run has evaluated before."""
-        self._problem, self._gpu = problem, gpu
+        self._launches = lru_cache(maxsize=4096)(partial(_launches, problem, gpu))
         self._first: dict[object, Evaluation] = {}
         for evaluation in history:
             self.remember(evaluation)
@@ -361,13 +373,19 @@ class Duplicates:
         """What two genomes have in common that are the same kernel: machine code and launches."""
         if not _have_machine_code(builds):
             return genome.id
-        family = load_family(genome.family)
-        launches = tuple(
-            launch
-            for workload in self._problem.workloads
-            for launch in family.launches(genome, workload, self._gpu)
-        )
-        return tuple(build.text_sha for build in builds), launches
+        return tuple(build.text_sha for build in builds), self._launches(genome)
+
+
+def _launches(problem: Problem, gpu: GpuSpec, genome: Genome) -> tuple[LaunchConfig, ...]:
+    launches = launcher(genome, gpu)
+    return tuple(launch for workload in problem.workloads for launch in launches(workload))
+
+
+def launcher(genome: Genome, gpu: GpuSpec) -> Callable[[Workload], tuple[LaunchConfig, ...]]:
+    """The genome's launches on workloads, of which those with one compile key see the same names."""
+    family = load_family(genome.family)
+    names = cache(lambda key: family.names(genome.as_dict(), key, gpu))
+    return lambda workload: family.launches_of(names(workload.compile_key(gpu.arch)), workload)
 
 
 def _have_machine_code(builds: tuple[Build, ...]) -> bool:

@@ -44,8 +44,21 @@ _ATTRIBUTES = {
 _CAPABILITY = (75, 76)  # major, minor
 
 
+_hung: list[Exception] = []
+
+
 class KernelHungError(Exception):
-    """A launch did not end within its limit; the process must be killed to be rid of it."""
+    """A launch did not end within its limit; the process must be killed to be rid of it.
+
+    `contender`: whose it is, where several are timed. The error is kept, and so is what the calls on its way
+    have on the GPU: to free that may wait for the kernel, and the process would not tell that it hangs.
+    """
+
+    contender = ""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said)
+        _hung.append(self)
 
 
 class LaunchRefusedError(Exception):

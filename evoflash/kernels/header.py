@@ -14,6 +14,7 @@ from evoflash import operation as registry
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
 from evoflash.operation import Operation, TensorSpec
+from evoflash.paths import TEMPLATES
 from evoflash.space import Param, Values
 
 
@@ -54,8 +55,10 @@ def table_of(path: Path, table: Mapping[str, Any], key: str, *, optional: bool =
 ARCH = re.compile(r"sm_(\d+)([af]?)(\+?)")
 _HEADER = re.compile(r"\A\{#---\n(.*?)\n---#\}\n", re.DOTALL)
 _SECTIONS = {
+    "like",
     "version",
     "op",
+    "for",
     "arch",
     "entry",
     "workspace",
@@ -82,6 +85,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "stages": "k_stages",
     "splits": 1,
     "pack": 1,
+    "shares": 0,
     "cluster": 1,
     "overlaps": 0,
     "row_tiles": 1,
@@ -94,6 +98,10 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "part_keys": 0,
     "grain": 1,
     "load_lines": 0,
+    "loop_instructions": 95,
+    "uncounted_once": 0,
+    "once_bytes": 0,
+    "first_steps": 0,
     "queue_cycles": 0,
     "fetchers": 1,
     "trips": 0,
@@ -147,7 +155,7 @@ class Seed:
 
 def read_header(path: Path) -> dict[str, Any]:
     """The fields of a Family that its file declares."""
-    table, summary = _header(path)
+    table, summary = read_table(path)
     unknown = set(table) - _SECTIONS
     if unknown:
         raise TemplateError(f"{path.name}: unknown section {', '.join(sorted(unknown))} in the header.")
@@ -156,6 +164,7 @@ def read_header(path: Path) -> dict[str, Any]:
         summary=summary,
         version=get(path, table, "version", int),
         op=_operation(path, table).name,
+        fits=Expression(table.get("for", True), f"{path.name}: for", (bool,)),
         arch=_arch(path, table),
         entry=get(path, table, "entry", str),
         params=params,
@@ -202,8 +211,17 @@ def _operation(path: Path, table: Mapping[str, Any]) -> Operation:
 
 
 def body_of(path: Path) -> str:
-    """The CUDA part of a template, without its header."""
-    return _HEADER.sub("", path.read_text(encoding="utf-8"), count=1)
+    """The CUDA part of a template, behind its header; if it has none, that of the family that it is like."""
+    own = _HEADER.sub("", path.read_text(encoding="utf-8"), count=1)
+    model = None if own.strip() else _model_of(path)
+    return own if model is None else body_of(model)
+
+
+def header_of(path: Path) -> str:
+    """The header's text, behind that of the family which it is like."""
+    match, model = _HEADER.match(text_of(path)), _model_of(path)
+    own = match[0] if match else ""
+    return own if model is None else header_of(model) + own
 
 
 def lines_of_header(path: Path) -> int:
@@ -212,7 +230,14 @@ def lines_of_header(path: Path) -> int:
     return match[0].count("\n") if match else 0
 
 
-def _header(path: Path) -> tuple[dict[str, Any], str]:
+def read_table(path: Path) -> tuple[dict[str, Any], str]:
+    """The header as a table, with what the family has that it is like, and its first comment."""
+    table, summary = _own_table(path)
+    model = _model_of(path)
+    return (table if model is None else _with_rest(read_table(model)[0], table)), summary
+
+
+def _own_table(path: Path) -> tuple[dict[str, Any], str]:
     match = _HEADER.match(text_of(path))
     if not match:
         raise TemplateError(
@@ -224,6 +249,36 @@ def _header(path: Path) -> tuple[dict[str, Any], str]:
         raise TemplateError(f"{path.name}: the header is not TOML: {error}.") from None
     comments = [line[1:].strip() for line in match[1].splitlines() if line.startswith("#")]
     return table, comments[0] if comments else ""
+
+
+def _model_of(path: Path) -> Path | None:
+    """The template of the family that a header names with `like`, beside it or among the shipped ones."""
+    name = _own_table(path)[0].get("like")
+    if name is None:
+        return None
+    places = [folder / f"{name}.cu.j2" for folder in (path.parent, TEMPLATES)]
+    found = next((place for place in places if place.is_file() and place != path), None)
+    if found is None:
+        raise TemplateError(f"{path.name}: like: there is no family '{name}' to be like.")
+    return found
+
+
+def _with_rest(model: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A header with what it does not say as another one says it. A gene without values is left out, wherever
+    the other names it; seeds are a family's own.
+    """
+    table = {key: value for key, value in model.items() if key not in ("like", "for", "seeds")}
+    for key, value in own.items():
+        is_part = isinstance(value, dict) and isinstance(table.get(key), dict)
+        table[key] = {**table[key], **value} if is_part else value
+    gone = {gene for gene, values in table.get("params", {}).items() if values == []}
+    for key in ("params", "when"):
+        table[key] = {gene: value for gene, value in table.get(key, {}).items() if gene not in gone}
+    for key in ("structural", "blocks"):
+        table[key] = {
+            name: [gene for gene in genes if gene not in gone] for name, genes in table.get(key, {}).items()
+        }
+    return table
 
 
 def _param(path: Path, name: str, values: object) -> Param:

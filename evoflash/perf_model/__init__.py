@@ -7,11 +7,14 @@ through a step counts. On Hopper it is the chain of one warpgroup, which knows n
 and is set against the units that all of an SM share. So two of them overlap products and exponentials, and
 one alone adds them up unless its kernel keeps a product in flight. DRAM is one more unit, of the whole GPU,
 but rests while the first CTAs start and the last ones end; CTAs that shared a row's work then meet in memory.
+CTAs of a launch that begins early find SMs that the launch before it still holds, and lie unevenly.
 
 Before anything is compiled, proportions tell how a genome's launches fill a GPU.
 
 Constants (`k` below), each with its source: constants.toml, versioned. How well it ranks:
 evoflash/estimate_error.toml.
+
+    slowest_path  Cycles along the slowest path through a CTA's counts
 """
 
 import heapq
@@ -25,6 +28,16 @@ from typing import TYPE_CHECKING, Any
 
 from evoflash.launch import LaunchConfig, occupancy
 from evoflash.operation import Loop, Work, Workload, operation_of
+from evoflash.perf_model.slowest_path import (
+    MMA_FLOPS,
+    SCHEDULERS,
+    WARPS,
+    Numbers,
+    chain_cycles,
+    exposed_boxes,
+    exposed_copies,
+    path_cycles,
+)
 from evoflash.problem import Problem
 from evoflash.space import Genome, Proportions
 from evoflash.specs import GpuSpec
@@ -32,14 +45,14 @@ from evoflash.specs import GpuSpec
 if TYPE_CHECKING:
     from evoflash.kernels.family import Family
 
-Numbers = Mapping[str, float]
-
 _MACS_PER_B_BYTE = 32  # wgmma: 64 rows for each 16-bit element of operand B that it reads in shared memory
 _PER_SCHEDULER = ("tensor", "exp", "issue")
 _ONE_SLOT = ("mma", "ldmatrix", "stmatrix", "lds", "sts", "ldg", "stg", "shfl", "vote")
 _SYNCHRONISING = ("barrier", "commit", "wait", "mbarrier", "tma")
 _MATH = ("ex2", "rcp", "lg2", "fmax", "fma", "pack")
 _L1_SECTORS = 4  # that the first-level cache delivers in a cycle: 128 bytes, as shared memory does
+_L1_BYTES = 28 << 10  # of the first-level cache, beyond what shared memory may take of it
+_CTA_BYTES = 1 << 10  # of shared memory, that the driver keeps for each CTA
 _L2_PORT = 64  # bytes in a cycle between L2 and one SM
 
 
@@ -178,20 +191,23 @@ class _Ctas:
         # Without a producer's: they ask for copies and sleep.
         self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
         resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
-        sms = _sms_of_clusters(self.cluster, gpu)
-        self.together = min(resident, -(-self.count // sms))  # on the busiest SM
+        sms = _sms_of_clusters(self.cluster, gpu, lone=resident == 1)
+        uneven = k["dependent_uneven"] if launch.dependent else 1
+        self.together = min(resident, math.ceil(uneven * self.count / sms))  # on the busiest SM
+        self.l1_bytes = _L1_BYTES + gpu.smem_per_sm - self.together * (launch.smem_bytes + _CTA_BYTES)
         self.slots = min(self.count, sms * self.together)
         self.busy_sms = min(self.count, sms)
         # Of one SM. Boxes come at the port's rate: no limit of the whole L2 shows in their times.
         self.l2_bytes_per_clk = _L2_PORT if groups else min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)
 
 
-def _sms_of_clusters(cluster: int, gpu: GpuSpec) -> int:
-    """SMs that get CTAs: a cluster lies on as many SMs of one part of the GPU as it has CTAs, and what is
-    left of that part stays empty. All SMs, where it is not known how the GPU is divided.
+def _sms_of_clusters(cluster: int, gpu: GpuSpec, *, lone: bool) -> int:
+    """SMs that get CTAs: a cluster lies on as many SMs of one part of the GPU as it has CTAs, or on pairs of
+    SMs where an SM has room for one of its CTAs alone, and what is left of that part stays empty. All SMs,
+    where it is not known how the GPU is divided.
     """
-    parts = constants()["sms_of_parts"]
-    used = sum(sms // cluster * cluster for sms in parts) if sum(parts) == gpu.sm_count else 0
+    parts, takes = constants()["sms_of_parts"], cluster + cluster % 2 if lone and cluster > 1 else cluster
+    used = sum(sms // takes * cluster for sms in parts) if sum(parts) == gpu.sm_count else 0
     return used or gpu.sm_count
 
 
@@ -200,14 +216,18 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     for these, and each unit's as if it alone counted.
     """
     counts, steps = profile.launches[0], work.steps
-    extra = profile.uncounted + ctas.warps * (constants()["loop_instructions"] + spill_bytes / 4)
-    lines = profile.load_lines * counts.per_step.get("ldg", 0)
-    per_step = {**counts.per_step, "operand_bytes": profile.operand_bytes, "lines": lines}
-    once, each = _units(counts.fixed, 0.0, ctas, gpu), _units(per_step, extra, ctas, gpu)
+    extra = profile.uncounted + ctas.warps * (profile.loop_instructions + spill_bytes / 4)
+    own = {"operand_bytes": profile.operand_bytes, "lines": profile.load_lines}
+    per_step = {**counts.per_step, **own, "l1_misses": _l1_misses(profile, ctas, work)}
+    before = float(profile.uncounted_once)
+    once, each = _units(counts.fixed, before, ctas, gpu), _units(per_step, extra, ctas, gpu)
     p = ctas.k["warpgroup_norm" if ctas.groups else "overlap_norm"]
     start = _start_cycles(ctas) + _norm(
-        (_path_cycles(counts.fixed, 0.0, ctas, gpu), *_unit_cycles(once, ctas)), p
+        (_path_cycles(counts.fixed, before, ctas, gpu), *_unit_cycles(once, ctas)), p
     )
+    # What it copies before its loop, beside no more of its ring than that is deep.
+    first = min(profile.first_steps, max(steps)) * _common_bytes(profile, work)
+    start += ctas.together * first / ctas.l2_bytes_per_clk / max(1, profile.stages - 1)
     if work.parts > 1:  # it leaves its part, and asks how many were left before
         start += ctas.k["counter_cycles"]
     waits = _step_cycles(profile, extra, ctas, gpu)
@@ -221,6 +241,25 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     terms = {unit: cycles / ctas.busy_sms for unit, cycles in busy.items()}
     whole = {"latency": end_cycles(waits) + merge, "makespan": end_cycles(step) + merge - start}
     return terms | whole | {"start": start}
+
+
+def _l1_misses(profile: Profile, ctas: _Ctas, work: Work) -> float:
+    """Sectors of a step's plain loads that a CTA gets from L2. What CTAs with the same share of the items all
+    load, the first of them on an SM brings: of those that are there together, or of all where it stays.
+    """
+    counted = profile.launches[0].per_step.get("l1_misses", 0)
+    if not work.common_bytes:
+        return counted
+    once = min(counted, profile.once_bytes / 32)
+    common = min(counted - once, _common_bytes(profile, work) / 32)
+    stays = work.common_bytes <= ctas.l1_bytes
+    sharing = max(1.0, ctas.count / ctas.busy_sms if stays else ctas.together)
+    return once + common * min(profile.splits, sharing) / sharing
+
+
+def _common_bytes(profile: Profile, work: Work) -> float:
+    """Of a step, that all CTAs with the same share of the items load."""
+    return work.common_bytes / profile.splits / max(work.steps)
 
 
 def _merge_cycles(work: Work, profile: Profile, ctas: _Ctas) -> float:
@@ -357,103 +396,6 @@ def at_work(launch: LaunchConfig, pieces: int, batch: int, sm_count: int) -> int
     return count - over if is_filled_up else count
 
 
-MMA_FLOPS = 2 * 16 * 8 * 16
-SCHEDULERS = 4  # of an SM; each issues one warp instruction a cycle
-_DISTANCES = range(1, 7)  # at which the emulator sees mma's that share an accumulator
-
-
-def path_cycles(
-    n: Numbers, alone: float, together: float, warps: int, gpu: GpuSpec, k: Mapping[str, Any]
-) -> float:
-    """Cycles along the slowest path of a CTA that has its SM to itself, copies in flight left out.
-
-    `alone` are the path's warp instructions, `together` those of all warps. Barriers keep the warps in step,
-    so that the path's parts add up: instructions, mma's, barriers, shuffles and rounds of loads. Where other
-    warps of the CTA want the same scheduler, they all take their turns.
-    """
-    sharing = -(-warps // SCHEDULERS) * SCHEDULERS / warps  # of the busiest scheduler, over the mean
-    cycles = max(k["lone_cpi"] * alone, sharing * together / SCHEDULERS)
-    cycles += max(_products(n, gpu, k), sharing * n.get("mma", 0) * MMA_FLOPS / gpu.mma_flops_per_clk)
-    cycles += k["barrier_cycles"] * n.get("critical_barrier", 0)
-    cycles += k["shuffle_latency"] * n.get("critical_shfl", 0)
-    cycles += k["shared_latency"] * n.get("critical_shared_rounds", 0)
-    return float(cycles + _load_cycles(n, k))
-
-
-def _products(n: Numbers, gpu: GpuSpec, k: Mapping[str, Any]) -> float:
-    """Cycles of the path's mma's: each at the tensor core's rate, or as late as its accumulator is free."""
-    apart = MMA_FLOPS * SCHEDULERS / gpu.mma_flops_per_clk
-    waiting = {d: n.get(f"critical_mma_after{d}", 0) for d in _DISTANCES}
-    free = n.get("critical_mma", 0) - sum(waiting.values())
-    return float(free * apart + sum(count * max(apart, k["mma_latency"] / d) for d, count in waiting.items()))
-
-
-def _load_cycles(n: Numbers, k: Mapping[str, Any]) -> float:
-    """What rounds of plain loads wait: for L2 where the first-level cache misses, and for that cache else."""
-    rounds = n.get("critical_load_rounds", 0)
-    missing = min(1.0, n.get("critical_l1_misses", 0) / rounds) if rounds else 0.0
-    return float(rounds * (missing * k["load_latency"] + (1 - missing) * k["shared_latency"]))
-
-
-def exposed_copies(n: Numbers, step: float, warps: int, k: Mapping[str, Any]) -> float:
-    """What a step's waits for cp.async last: the latency, less what passed since the copies were started.
-
-    The emulator knows how long that was on a clock of its own; as a share of a step it holds on any clock.
-    """
-    clock = n.get("critical_clock", 0)
-    exposed = 0.0
-    for name in n:
-        waits = n[name] if name.startswith("wait@") else 0
-        if waits and clock:
-            ahead = n.get(name.replace("wait", "age"), 0) / waits / clock
-            exposed += waits / warps * max(0.0, k["copy_latency"] - ahead * step) / max(1.0, ahead)
-    return exposed
-
-
-WARPS = 4  # of a warpgroup, one on each scheduler of its SM
-
-
-def chain_cycles(
-    n: Numbers,
-    instructions: float,
-    groups: int,
-    gpu: GpuSpec,
-    k: Mapping[str, Any],
-    *,
-    overlaps: bool = False,
-) -> float:
-    """Cycles that one of `groups` equal warpgroups takes for its part of a CTA's counts, the SM to itself.
-
-    `instructions` are the CTA's warp instructions. `overlaps`: the next step's scores are under way before
-    this step's exponentials are taken, so that a product runs beside them.
-    """
-    products = 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk / groups / k["tensor_share"]
-    softmax = _softmax_cycles(n, instructions, groups, gpu, k)
-    both = products / 2 + max(products / 2, softmax) if overlaps else products + softmax
-    waits = k["mbarrier_cycles"] * n.get("mbarrier", 0) + k["barrier_cycles"] * n.get("barrier", 0)
-    waits += k["shuffle_latency"] * n.get("shfl", 0)
-    return float(both + waits / (WARPS * groups))
-
-
-def _softmax_cycles(
-    n: Numbers, instructions: float, groups: int, gpu: GpuSpec, k: Mapping[str, Any]
-) -> float:
-    """A warp's instructions and its exponentials, which overlap in part."""
-    exponentials = (n.get("ex2", 0) + n.get("rcp", 0) + n.get("lg2", 0)) * 32 / gpu.ex2_per_clk / groups
-    issued, p = k["warpgroup_cpi"] * instructions / (WARPS * groups), k["overlap_norm"]
-    return float((issued**p + exponentials**p) ** (1 / p))
-
-
-def exposed_boxes(n: Numbers, chain: float, lead: float, bytes_per_clk: float, k: Mapping[str, Any]) -> float:
-    """What a step waits for its tiles: their latency and transfer, less the time that the ring runs ahead.
-
-    `lead` are steps. A slot is free again in the midst of the step that reads it, so that a ring of as many
-    stages is half a step less ahead. What one step waits for, all steps of the lead have waited for together.
-    """
-    arrival = k.get("copy_latency", k["memory_latency"]) + n.get("tma_bytes", 0) / bytes_per_clk
-    return float(max(0.0, arrival - lead * chain) / max(1.0, lead))
-
-
 PROPORTIONS = (  # all but the last in powers of two
     "products",  # of a row and an item, that the busiest SM computes
     "products_of_a_warp",
@@ -468,13 +410,13 @@ PROPORTIONS = (  # all but the last in powers of two
 
 def proportions_on(problem: Problem, family: "Family", gpu: GpuSpec) -> Proportions:
     """The proportions of the family's valid genomes, means over the problem's workloads."""
-    keys = [workload.compile_key(gpu.arch) for workload in problem.workloads]
+    quick = [family.quick_names(workload.compile_key(gpu.arch), gpu) for workload in problem.workloads]
 
     def of(genome: Genome) -> tuple[float, ...]:
-        each = []
-        for workload, key in zip(problem.workloads, keys, strict=True):
-            names = family.names(genome.as_dict(), key, gpu)
-            launches = family.launches_of(names, workload)
+        each, values = [], genome.as_dict()
+        for workload, names_of in zip(problem.workloads, quick, strict=True):
+            names = names_of(values)
+            launches = family.shapes_of(names, workload)
             each.append(_proportions(launches, family.loop(names), workload, gpu))
         return tuple(sum(column) / len(column) for column in zip(*each, strict=True))
 

@@ -82,8 +82,8 @@ class _Notebook:
     def spent_budget(self, run: None) -> int:
         return len(self.rows)
 
-    def add(self, run: None, evaluation: Evaluation, proposal: Proposal) -> None:
-        self.rows.append((proposal, evaluation))
+    def add_all(self, run: None, outcomes: Sequence[tuple[Proposal, Evaluation]]) -> None:
+        self.rows += outcomes
 
 
 def parse_strategies(names: str) -> tuple[str, ...]:

@@ -169,6 +169,7 @@ class ReplayedEvaluator:
     """Looks outcomes up; each costs one evaluation, failures included."""
 
     basis = Basis.REPLAYED
+    has_arrived = False  # each is told before the next is looked up
 
     def __init__(self, recording: Recording, *, ahead: int = 1) -> None:
         """`ahead` proposals are kept in flight, as by evaluators that take time."""

@@ -5,7 +5,7 @@ import hashlib
 import math
 import re
 import tomllib
-from dataclasses import Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,8 @@ def read_gpu(path: Path) -> GpuSpec:
         raise UsageError(f"{path} is not TOML: {error}; correct that line.") from None
     table.pop("sources", None)
     wanted = {field.name: field for field in fields(GpuSpec) if field.name != "name"}
-    if missing := [name for name in wanted if name not in table]:
+    required = [name for name, field in wanted.items() if field.default is MISSING]
+    if missing := [name for name in required if name not in table]:
         raise UsageError(f"{path} lacks {', '.join(missing)}: add it, as in the shipped {GPUS / 'l4.toml'}.")
     for name, figure in table.items():
         if name not in wanted:

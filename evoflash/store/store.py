@@ -1,6 +1,7 @@
 """The store of runs, evaluations, baselines and lineage, the one truth from which a search resumes.
 
-Each evaluation is one transaction. Times are stored, speed-ups are not; sources and cubins stay in the cache.
+Evaluations that arrive together are one transaction. Times are stored, speed-ups are not; sources and cubins
+stay in the cache.
 """
 
 import json
@@ -55,7 +56,7 @@ def budget_ids(run: Run) -> sa.Select[Any]:
 
 def insert(connection: sa.Connection, table: sa.Table, row: Row) -> int:
     """The id that the database gave the row."""
-    added = connection.execute(sa.insert(table).values(**row))
+    added = connection.execute(sa.insert(table), dict(row))
     return int(added.inserted_primary_key[0])  # type: ignore[index]  # every insert of one row has one
 
 
@@ -63,30 +64,33 @@ def update_run(connection: sa.Connection, run: Run, **values: object) -> None:
     connection.execute(sa.update(schema.runs).where(_RUN.id == run.id).values(**values))
 
 
-def add_genome(connection: sa.Connection, genome: Genome) -> None:
-    if connection.scalar(sa.select(schema.genomes.c.id).where(schema.genomes.c.id == genome.id)) is None:
-        connection.execute(sa.insert(schema.genomes).values(**rows.genome_row(genome)))
+def add_genomes(connection: sa.Connection, genomes: Mapping[str, Genome]) -> None:
+    ids = schema.genomes.c.id
+    known = set(connection.scalars(sa.select(ids).where(ids.in_(genomes))))
+    new = [rows.genome_row(genome) for name, genome in genomes.items() if name not in known]
+    _insert_all(connection, schema.genomes, new)
 
 
-def add_lineage(connection: sa.Connection, run: Run, proposal: Proposal) -> None:
-    mine = sa.select(_LINE.position).where(_LINE.run_id == run.id)
-    if connection.scalar(mine.where(_LINE.genome_id == proposal.genome.id)) is not None:
-        return
-    last = connection.scalar(sa.select(sa.func.max(_LINE.position)).where(_LINE.run_id == run.id))
-    row = rows.lineage_row(run, proposal, 0 if last is None else last + 1)
-    connection.execute(sa.insert(schema.lineage).values(**row))
+def add_lineage(connection: sa.Connection, run: Run, proposals: Mapping[str, Proposal]) -> None:
+    mine = _LINE.run_id == run.id
+    asked = sa.select(_LINE.genome_id).where(mine, _LINE.genome_id.in_(proposals))
+    known = set(connection.scalars(asked))
+    last = connection.scalar(sa.select(sa.func.max(_LINE.position)).where(mine))
+    new = [proposals[each] for each in proposals if each not in known]
+    numbered = enumerate(new, start=0 if last is None else last + 1)
+    _insert_all(connection, schema.lineage, [rows.lineage_row(run, each, at) for at, each in numbered])
 
 
-def add_evaluation(connection: sa.Connection, run: Run, evaluation: Evaluation) -> None:
-    mine = (_EVAL.run_id == run.id) & (_EVAL.genome_id == evaluation.genome.id)
-    same = sa.select(_EVAL.id).where(mine, _EVAL.model_version == evaluation.model_version)
-    if connection.scalar(same) is not None:
-        return
-    added = insert(connection, schema.evaluations, rows.evaluation_row(run, evaluation))
-    _insert_children(connection, schema.builds, added, map(rows.build_row, evaluation.builds))
-    if not evaluation.duplicate_of:
-        _insert_children(connection, schema.verdicts, added, map(rows.columns, evaluation.verdicts))
-        _insert_children(connection, schema.timings, added, map(rows.timing_row, evaluation.timings))
+def add_evaluations(connection: sa.Connection, run: Run, evaluations: Mapping[str, Evaluation]) -> None:
+    mine = (_EVAL.run_id == run.id) & _EVAL.genome_id.in_(evaluations)
+    stored = sa.select(_EVAL.genome_id, _EVAL.model_version).where(mine)
+    known = set(map(tuple, connection.execute(stored)))
+    new = [each for name, each in evaluations.items() if (name, each.model_version) not in known]
+    added = [(insert(connection, schema.evaluations, rows.evaluation_row(run, each)), each) for each in new]
+    own = [(at, each) for at, each in added if not each.duplicate_of]
+    _insert_children(connection, schema.builds, {at: map(rows.build_row, each.builds) for at, each in added})
+    _insert_children(connection, schema.verdicts, {at: map(rows.columns, each.verdicts) for at, each in own})
+    _insert_children(connection, schema.timings, {at: map(rows.timing_row, each.timings) for at, each in own})
 
 
 def retime(connection: sa.Connection, evaluation_id: int, timed: Sequence[Timing], score_us: float) -> None:
@@ -97,17 +101,24 @@ def retime(connection: sa.Connection, evaluation_id: int, timed: Sequence[Timing
     kept = [timing for timing in older if (timing.workload, timing.protocol) not in replaced]
     merged = [*kept, *timed]
     connection.execute(sa.delete(schema.timings).where(schema.timings.c.evaluation_id == evaluation_id))
-    _insert_children(connection, schema.timings, evaluation_id, map(rows.timing_row, merged))
+    _insert_children(connection, schema.timings, {evaluation_id: map(rows.timing_row, merged)})
     values = rows.score_row(score_us, merged)
     connection.execute(sa.update(schema.evaluations).where(_EVAL.id == evaluation_id).values(**values))
 
 
-def _insert_children(
-    connection: sa.Connection, table: sa.Table, evaluation_id: int, parts: Iterable[Row]
-) -> None:
-    numbered = [{"evaluation_id": evaluation_id, "position": i, **row} for i, row in enumerate(parts)]
-    if numbered:
-        connection.execute(sa.insert(table), numbered)
+def _insert_children(connection: sa.Connection, table: sa.Table, parts: Mapping[int, Iterable[Row]]) -> None:
+    """Those of each evaluation."""
+    numbered = (
+        {"evaluation_id": evaluation, "position": at, **row}
+        for evaluation, mine in parts.items()
+        for at, row in enumerate(mine)
+    )
+    _insert_all(connection, table, [*numbered])
+
+
+def _insert_all(connection: sa.Connection, table: sa.Table, new: Sequence[Row]) -> None:
+    if new:
+        connection.execute(sa.insert(table), new)
 
 
 # ---- reading
@@ -234,18 +245,25 @@ class Store:
         return run
 
     def add(self, run: Run, evaluation: Evaluation, proposal: Proposal) -> None:
-        """Store what became of `proposal`; adding it to the same run again changes nothing.
+        """As add_all(), of one."""
+        self.add_all(run, [(proposal, evaluation)])
+
+    def add_all(self, run: Run, outcomes: Sequence[tuple[Proposal, Evaluation]]) -> None:
+        """Store what became of proposals, all or none; adding one to the same run again changes nothing.
 
         A duplicate keeps its genome, builds and lineage; it is no evaluation that counts. An estimate by
         another model version stands beside the older one, and is the one that `history` returns.
         """
-        _check_belongs(run, evaluation, proposal)
+        for proposal, evaluation in outcomes:
+            _check_belongs(run, evaluation, proposal)
+        proposals = {proposal.genome.id: proposal for proposal, _ in outcomes}
+        evaluations = {evaluation.genome.id: evaluation for _, evaluation in outcomes}
 
         def work(connection: sa.Connection) -> None:
             connection.execute(sa.select(_RUN.id).where(_RUN.id == run.id).with_for_update())
-            add_genome(connection, evaluation.genome)
-            add_lineage(connection, run, proposal)
-            add_evaluation(connection, run, evaluation)
+            add_genomes(connection, {each: proposal.genome for each, proposal in proposals.items()})
+            add_lineage(connection, run, proposals)
+            add_evaluations(connection, run, evaluations)
 
         self.database.write(work)
 

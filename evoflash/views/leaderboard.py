@@ -167,20 +167,23 @@ def _archived_run(rows: list[Row]) -> str:
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What is to be known of a ranking of estimates: what was measured of its kernels, ties, the error."""
+    """What is to be known of a ranking of estimates: what was measured of its kernels, ties, the error of
+    each family, the fastest kernel's first.
+    """
     kernels = [row for row in rows if row["kind"] == "candidate"]
     if not kernels or kernels[0]["basis"] != Basis.ESTIMATED.value:
         return []
     problem, gpu = kernels[0]["problem"], kernels[0]["gpu"]
-    fastest = min(kernels, key=lambda row: row["score_us"])
-    family, version = fastest["name"], fastest["model_version"]
-    known, tied = archived_for(problem, gpu), ties([row["score_us"] for row in kernels], family)
+    ordered = sorted(kernels, key=lambda row: row["score_us"])
+    models = dict.fromkeys((row["name"], row["model_version"]) for row in ordered)
+    known, tied = archived_for(problem, gpu), ties([row["score_us"] for row in kernels], ordered[0]["name"])
     said = []
     for row in kernels if known is not None else ():
         if known is not None and row["genome_id"] == known.genome.id:
             off = percent_of(row["score_us"] / known.us)
             said.append(f"{known.genome.id} was measured: {known.time}; the model says {off}.")
-    return [*said, *(tied.in_words(" shown") if tied else ()), error_sentence(gpu, family, version)]
+    said += tied.in_words(" shown") if tied else ()
+    return [*said, *(error_sentence(gpu, family, version) for family, version in models)]
 
 
 def _is_estimated(rows: list[Row]) -> bool:

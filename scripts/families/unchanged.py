@@ -1,12 +1,12 @@
-"""Shows that nothing a user or a stored result hangs on has changed against a record of an earlier state.
+"""Shows that nothing a user or a stored result hangs on has changed against an earlier commit.
 
-Compared are: rendered kernels of seeds and random genomes of every family over twelve problems, exported
+Compared are: rendered kernels of seeds and random genomes of every family over some problems, exported
 files of every archived kernel, golden files, the help of every command, and `leaderboard --json` of a stored
-database. The record holds a digest of each; a change that was meant is written with -o and said in the
-commit. Compiles nothing, and says nothing of how fast anything is.
+database, by a digest of each. The earlier commit makes its own, in a worktree that is taken away again.
+Compiles nothing, and says nothing of how fast anything is.
 
-    python -m scripts.families.unchanged            # compare; exit code 1 if anything differs
-    python -m scripts.families.unchanged -o FILE    # write a record of this state
+    python -m scripts.families.unchanged            # beside the last commit; exit code 1 if anything differs
+    python -m scripts.families.unchanged main       # beside another one
 """
 
 import argparse
@@ -32,7 +32,6 @@ from evoflash.specs import GpuSpec, load_gpu
 from scripts.records import read_record, write_record
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORD = Path(__file__).parent / "records" / "unchanged.json.xz"
 PROBLEMS = (
     "mission",
     "mission,causal,dtype=bf16",
@@ -46,9 +45,14 @@ PROBLEMS = (
     "b=1,h=8,hkv=2,sq=777,skv=5000,d=128,causal",
     "b=2,h=4,hkv=4,s=333,d=64,acc=fp16",
     "b=2,h=4,hkv=4,sq=100,skv=300,d=96",
+    "linear:8b_o,m=1,dtype=fp8b128",
+    "linear:8b_qkv,m=13,dtype=bf16,bias",
+    "linear:70b_tp8_down,m=64,dtype=fp8t",
+    "b=8,h=32,hkv=8,sq=1,skv=4096,d=128,page=16,dtype=bf16",
+    "b=2,h=4,hkv=4,sq=3,skv=500,d=64,page=1,dtype=fp16",
 )
 GPUS = ("h200", "l4", "a100")
-RANDOM = 48  # genomes of each family on each problem, shared out over the GPUs that the family supports
+RANDOM = 24  # genomes of each family on each problem, shared out over the GPUs that the family supports
 TRIES = 20_000  # random points looked at for them: a family without valid genomes there gives up
 
 Digests = dict[str, str]  # what was made -> sha256 of its text, shortened
@@ -151,19 +155,33 @@ PARTS = {
 
 
 def main() -> int:
-    """Write a record, or compare with one and print for each part how many are the same."""
+    """Compare with a commit and print for each part how many are the same; or write what is here."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("commit", nargs="?", default="HEAD")
     parser.add_argument("--only", choices=PARTS, action="append", help="compare this part alone")
-    parser.add_argument("-o", "--output", type=Path, help="write a record instead of comparing")
+    parser.add_argument("-o", "--output", type=Path, help="write what is here instead of comparing")
     given = parser.parse_args()
-    now: dict[str, Digests] = {name: dict(PARTS[name]()) for name in given.only or PARTS}
     if given.output:
-        given.output.parent.mkdir(parents=True, exist_ok=True)
-        write_record(given.output, now)
+        write_record(given.output, {name: dict(PARTS[name]()) for name in given.only or PARTS})
         return 0
-    before: dict[str, Digests] = read_record(given.record)
-    return max([_compared(name, before[name], found) for name, found in now.items()])
+    with tempfile.TemporaryDirectory() as folder:
+        before = _made_by(given.commit, Path(folder), given.only or list(PARTS))
+    return max([_compared(name, before[name], dict(PARTS[name]())) for name in given.only or PARTS])
+
+
+def _made_by(commit: str, folder: Path, parts: list[str]) -> dict[str, Digests]:
+    """What a commit's own script writes."""
+    tree, record = folder / "tree", folder / "record.json.xz"
+    git = ["git", "-C", str(ROOT), "worktree"]
+    subprocess.run([*git, "add", "--quiet", "--detach", str(tree), commit], check=True)
+    try:
+        asked = [*(word for part in parts for word in ("--only", part)), "-o", str(record)]
+        command = [sys.executable, "-m", "scripts.families.unchanged", *asked]
+        subprocess.run(command, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, check=True)
+        made: dict[str, Digests] = read_record(record)
+    finally:
+        subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+    return made
 
 
 def _compared(name: str, before: Digests, now: Digests) -> int:

@@ -9,14 +9,13 @@ figure enters the page by hand. Measures nothing.
 
 import argparse
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evoflash.errors import EvoflashError
 from evoflash.kernels.family import Family, known_families, load_family
-from evoflash.kernels.header import body_of, gene_notes
+from evoflash.kernels.header import gene_notes, header_of, read_table
 from evoflash.space import Value
 from evoflash.specs import GpuSpec, load_gpu
 from scripts import ROOT
@@ -124,9 +123,9 @@ def _is_of(row: Row, found: Mapping[str, Any], gpu: GpuSpec) -> bool:
 
 def genes_of(family: Family) -> str:
     """The table of one family's genes."""
-    header = family.path.read_text(encoding="utf-8").removesuffix(body_of(family.path))
-    notes = gene_notes(header)
-    blocks = _blocks(header)
+    notes = gene_notes(header_of(family.path))
+    table, _ = read_table(family.path)
+    blocks = {gene: block for block, genes in table.get("blocks", {}).items() for gene in genes}
     lines = [
         f"### {family.name}",
         "",
@@ -140,12 +139,6 @@ def genes_of(family: Family) -> str:
         cells = (f"`{param.name}`{star}", _values(param.values), condition, blocks.get(param.name, ""))
         lines.append(markdown.row((*cells, notes.get(param.name, ""))))
     return "\n".join(lines) + "\n"
-
-
-def _blocks(header: str) -> dict[str, str]:
-    """Gene -> the block that names it."""
-    table = tomllib.loads(header.partition("{#---\n")[2].rpartition("---#}")[0])
-    return {gene: block for block, genes in table.get("blocks", {}).items() for gene in genes}
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Where the seconds of `evoflash search` go, by stage and by rung, and how busy the GPU is meanwhile.
 
-The GPU is busy by two accounts: the SMs' (nvidia-smi dmon), and the share of the wall time in which a process
-of the GPU has a candidate or the finals (`gpu_process_busy`).
+A GPU is busy by two accounts: the SMs' (nvidia-smi dmon), and the share of the wall time in which a process
+of it has a candidate or the finals (`gpu_process_busy`, one for each GPU; `--option --gpus=all` has several).
 
 Each problem is searched by the command itself, in a process of its own, with an empty cache and a database of
 its own; a few functions are wrapped so that they note when they were called. One JSON for all problems.
@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evoflash.gpu.launcher import present_gpu
+from evoflash.gpu.launcher import devices, present_gpu
 from scripts.records import command
 
 Row = dict[str, Any]
@@ -41,6 +41,7 @@ def leg(log: Path, arguments: list[str]) -> None:
     from evoflash.cli import program as cli
     from evoflash.evaluators import finals as finals_phase
     from evoflash.evaluators.measured import MeasuredEvaluator
+    from evoflash.gpu.process.lane import Lane
     from evoflash.gpu.process.worker import GpuWorker
     from evoflash.store.store import Store
 
@@ -76,14 +77,26 @@ def leg(log: Path, arguments: list[str]) -> None:
 
         setattr(owner, name, wrapper)
 
-    add = Store.add
+    add_all, gpus = Store.add_all, dict[int, int]()
 
-    def add_and_say(self: Store, run: Any, evaluation: Any, proposal: Any) -> None:
+    def add_all_and_say(self: Store, run: Any, outcomes: Any) -> None:
         began_s = time.monotonic()
-        add(self, run, evaluation, proposal)
-        status = "duplicate" if evaluation.duplicate_of else str(evaluation.status)
-        row = {"status": status, "rung": str(evaluation.rung), "us": evaluation.score_us}
-        note("add", began_s, **row, operator=proposal.operator, spent=dict(evaluation.environment))
+        add_all(self, run, outcomes)
+        note("add_all", began_s)
+        for proposal, evaluation in outcomes:
+            status = "duplicate" if evaluation.duplicate_of else str(evaluation.status)
+            row = {"status": status, "rung": str(evaluation.rung), "us": evaluation.score_us}
+            spent = dict(evaluation.environment)
+            note("outcome", time.monotonic(), **row, operator=proposal.operator, spent=spent)
+
+    with_room = Lane.with_room
+
+    def with_room_and_say(self: Lane, *given: Any, **named: Any) -> Any:
+        began_s, gpu = time.monotonic(), gpus.setdefault(id(self._standbys), len(gpus))
+        try:
+            return with_room(self, *given, **named)
+        finally:
+            note("in a GPU process", began_s, gpu=gpu)
 
     note("imported", float(os.environ["STAGES_BEGAN_S"]))
     noted(plan, "plan")
@@ -93,19 +106,19 @@ def leg(log: Path, arguments: list[str]) -> None:
     noted(finals_phase, "promote")
     noted(finals_phase, "proven")
     noted(importlib.import_module("evoflash.search"), "_fill")  # evoflash.search itself is a function
-    for name in ("_screen", "_evaluate", "_finals"):
-        noted(GpuWorker, name)
     start = GpuWorker.__init__
 
     def start_and_say(self: GpuWorker, *given: Any, **named: Any) -> None:
         began_s = time.monotonic()
         start(self, *given, **named)
-        self._lanes[0].process.references.add_done_callback(lambda _: note("references", began_s))
+        for gpu in self._gpus:
+            gpu.lanes[0].process.references.add_done_callback(lambda _: note("references", began_s))
 
     GpuWorker.__init__ = start_and_say  # type: ignore[method-assign]
     for owner, name in ((MeasuredEvaluator, "_preparing"), (GpuWorker, "screen"), (GpuWorker, "submit")):
         noted_until_done(owner, name)
-    Store.add = add_and_say  # type: ignore[method-assign]
+    Store.add_all = add_all_and_say  # type: ignore[method-assign]
+    Lane.with_room = with_room_and_say  # type: ignore[method-assign]
     sys.argv = ["evoflash", *arguments]
     try:
         cli.main()
@@ -122,8 +135,9 @@ def measured(problem: str, options: list[str], folder: Path) -> Row:
     """One search."""
     log, said = folder / "notes", folder / "said"
     environment = {**os.environ, "EVOFLASH_CACHE_DIR": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
+    watched = devices() if any("--gpus" in option for option in options) else (present_gpu().pci_bus_id,)
     busy = subprocess.Popen(
-        ["nvidia-smi", "dmon", "-s", "u", "-d", "1", "-i", present_gpu().pci_bus_id],
+        ["nvidia-smi", "dmon", "-s", "u", "-d", "1", "-i", ",".join(watched)],
         stdout=subprocess.PIPE,
         text=True,
         bufsize=1,
@@ -144,21 +158,24 @@ def measured(problem: str, options: list[str], folder: Path) -> Row:
         "code": code,
         "wall_s": round(took_s, 2),
         **digest(notes, began_s, sm_of(out)),
-        "gpu_process_busy": round(busy_s(notes) / took_s, 3),
+        "gpu_process_busy": [round(busy_s(notes, gpu) / took_s, 3) for gpu in range(len(watched))],
         "said": said.read_text().splitlines()[-25:],
     }
 
 
 def sm_of(dmon: str) -> list[int]:
-    """The SM column, one number a second."""
+    """The SM column's mean over the GPUs, one number a second."""
     rows = (line.split() for line in dmon.splitlines() if line.strip() and not line.startswith("#"))
-    return [int(row[1]) for row in rows if row[1:] and row[1].isdigit()]  # its end may cut a line
+    found = [(row[0], int(row[1])) for row in rows if row[1:] and row[1].isdigit()]  # its end may cut a line
+    count = len({gpu for gpu, _ in found})
+    each = [found[at : at + count] for at in range(0, len(found), count or 1)]
+    return [round(statistics.mean(busy for _, busy in second)) for second in each]
 
 
 def digest(notes: list[Row], began_s: float, sm: list[int]) -> Row:
     """Stages in seconds since the command, outcomes, seconds by rung, SM busy."""
     named = {name: [n for n in notes if n["name"] == name] for name in {n["name"] for n in notes}}
-    adds = named.get("add", [])
+    adds = named.get("outcome", [])
     if not adds:
         return {"stages": {n["name"]: n["at_s"] - began_s for n in notes}}
     ends = [n["at_s"] + n["took_s"] - began_s for n in adds]
@@ -181,7 +198,7 @@ def digest(notes: list[Row], began_s: float, sm: list[int]) -> Row:
     proper = sm[int(_WARM_S) : int(last)]
     totals = {
         name.strip("_"): {"n": len(named[name]), "s": round(sum(n["took_s"] for n in named[name]), 2)}
-        for name in ("_fill", "_preparing", "screen", "submit", "_evaluate", "collect", "add")
+        for name in ("_fill", "_preparing", "screen", "submit", "collect", "add_all")
         if name in named
     }
     return {
@@ -199,13 +216,9 @@ def digest(notes: list[Row], began_s: float, sm: list[int]) -> Row:
     }
 
 
-def busy_s(notes: list[Row]) -> float:
+def busy_s(notes: list[Row], gpu: int) -> float:
     """Seconds in which at least one process of the GPU had something to do."""
-    spans = sorted(
-        (n["at_s"], n["at_s"] + n["took_s"])
-        for n in notes
-        if n["name"] in ("_screen", "_evaluate", "_finals")
-    )
+    spans = sorted((n["at_s"], _ends(n)) for n in notes if n.get("gpu") == gpu)
     total_s, until_s = 0.0, 0.0
     for begun_s, end_s in spans:
         total_s += max(0.0, end_s - max(begun_s, until_s))

@@ -23,7 +23,7 @@ from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.views.kernel import describe
-from evoflash.views.leaderboard import as_markdown
+from evoflash.views.leaderboard import as_markdown, notes
 
 H200, WHAT = load_gpu("h200"), parse_problem("gqa4k_d128,causal")
 PROBLEM, OTHER = str(WHAT), str(parse_problem("mission"))
@@ -205,6 +205,24 @@ def test_json_says_how_far_an_estimate_is_off_and_where_that_was_measured(databa
     assert all(row["likely_from"].startswith("of ") and row["likely_us"] for row in rows)
     assert elsewhere["likely_from"].startswith("for l4 nothing was measured; of ")
     assert replace(estimate(KNOWN.genome, 5.0), model_version="").as_dict()["likely_from"] is None
+
+
+def test_a_ranking_of_several_families_states_the_error_of_each(database) -> None:
+    first = next(
+        row for row in leaderboard([database], problem=PROBLEM)[0].with_genes() if row["basis"] == "estimated"
+    )
+    names = [first["name"], "flash_mma", first["name"], "flash_simt"]
+    rows = [
+        {**first, "name": name, "score_us": us} for name, us in zip(names, (3.0, 2.0, 4.0, 1.0), strict=True)
+    ]
+
+    said = [line for line in notes(rows) if "Kendall" in line]
+
+    assert [re.search(r"of \d+ (\w+) kernels", line.lower()).group(1) for line in said] == [
+        "flash_simt",
+        "flash_mma",
+        first["name"],
+    ]
 
 
 def test_what_was_never_searched_is_answered_by_the_archive_alone(database) -> None:

@@ -1,21 +1,24 @@
 """The phase after the loop, on a real store: who is promoted, rejected, timed again; by a made-up GPU."""
 
 import secrets
+import threading
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from waiting import LIMIT_S
 
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status, Timing, Verdict
 from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import FINALISTS, promote, prove_best, time_finalists
 from evoflash.evaluators.measured import file_until
-from evoflash.evaluators.pipeline import ThisMachine
+from evoflash.evaluators.pipeline import FinalistProof, ThisMachine
 from evoflash.evaluators.prepare import PreparationFailure
 from evoflash.gpu.process.finals import FinalReport, _wait_for_cores
 from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.isolation import Ending
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
@@ -42,11 +45,14 @@ def evaluation_of(number, us, **changes):
 
 
 class Gpu:
-    """Times everything in 1 us; kernels in `hidden` fail on hidden shapes, those in `late` afterwards."""
+    """Times everything in 1 us; kernels in `hidden` fail on hidden shapes, those in `late` afterwards, those
+    in `hung` do not end.
+    """
 
     problem, gpu = MISSION, load_gpu("h200")
 
-    def __init__(self, hidden=(), late=(), answers=True, emulated=()):
+    def __init__(self, hidden=(), late=(), answers=True, emulated=(), hung=()):
+        self.hung = {genome_of(number).id: "it did not end" for number in hung}
         self.wrong = {genome_of(number).id for number in hidden}
         self.late = {genome_of(number).id for number in late}
         self.unproven = [genome_of(number) for number in emulated]
@@ -78,12 +84,13 @@ class Gpu:
     def in_turns(self, finalists):
         self.timed = [task.genome_id for task in finalists]
         self.done.append(("timed", finalists[0].genome))
-        names = (*self.timed, LIBRARY)
+        hung = {name: why for name, why in self.hung.items() if name in self.timed}
+        names = (*(name for name in self.timed if name not in hung), LIBRARY)
         verdicts = {
             name: (Verdict(WORKLOAD, name not in self.late, 0.0, 0.0, 0.0, 1.0, "differs"),) for name in names
         }
         timings = {name: (timing_of(1.0), timing_of(0.5, "final-hot")) for name in names}
-        return FinalReport(timings, (), verdicts, {}, {LIBRARY: {}}) if self.answers else None
+        return FinalReport(timings, (), verdicts, {}, {LIBRARY: {}}, hung) if self.answers else None
 
 
 @pytest.fixture
@@ -183,6 +190,37 @@ def test_nothing_is_timed_when_nothing_is_promoted_and_old_times_stand_when_the_
     assert nobody.timed == []
 
 
+def test_finalists_that_hang_while_they_are_timed_are_rejected_and_the_next_ones_follow(store):
+    run = run_of(store, *(evaluation_of(number, us) for number, us in ((1, 8.0), (2, 8.1), (3, 9.0))))
+    gpu = Gpu(hung=[1, 2])
+
+    report = time_finalists(gpu, store, run)
+
+    hung = outcome(store, run, 2)
+    assert (hung.status, hung.rung, hung.reason) == (Status.TIMEOUT, Rung.TIMING, "it did not end")
+    assert report is not None
+    assert gpu.timed == [genome_of(3).id]
+    assert outcome(store, run, 3).score_us == 1.0
+
+
+def test_what_is_waited_for_is_told_where_it_takes_long(store, monkeypatch):
+    from evoflash.evaluators import finals
+
+    class Slow(Gpu):
+        def checked_on_hidden_shapes(self, task, genome, *, seed):
+            assert told.wait(LIMIT_S)
+            return super().checked_on_hidden_shapes(task, genome, seed=seed)
+
+    monkeypatch.setattr(finals, "_PATIENCE_S", 0.01)
+    said, told = [], threading.Event()
+
+    promote(
+        Slow(), store, run_of(store, evaluation_of(1, 9.0)), said=lambda line: (said.append(line), told.set())
+    )
+
+    assert said == [f"waiting for {genome_of(1).id} on hidden shapes, for 0 s so far"]
+
+
 def test_where_times_are_estimates_there_are_no_finals(store):
     run, said = run_of(store, evaluation_of(1, 9.0)), []
     with EmulatedEvaluator(MISSION, load_gpu("h200"), seed=0, cores=ThisMachine(1)) as evaluator:
@@ -245,6 +283,16 @@ def test_a_file_says_how_long_finalists_are_emulated_beside_their_timing():
         assert not Path(busy).exists()
         with file_until([call]) as none:
             assert none == ""
+
+
+def test_a_part_of_a_proof_that_takes_too_long_is_left_out_and_said(caplog):
+    late, wrong = Future(), Future()
+    late.set_result(Ending(None, Status.TIMEOUT, "no answer within 180 s; its process was killed"))
+    wrong.set_result(Ending(WRONG))
+
+    assert FinalistProof((late,)).failure() is None
+    assert FinalistProof((late, wrong)).failure() == WRONG
+    assert "did not come to all runs of a finalist: no answer within 180 s" in caplog.text
 
 
 def test_the_best_of_a_handful_is_no_finalist(store):

@@ -16,7 +16,9 @@ from evoflash.kernels.renderer import render
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.specs import load_gpu
 
-BY_GENE = [cases_of(name) for name in ("flash_cluster", "flash_direct", "flash_mma", "flash_wgmma")]
+BY_GENE = [
+    cases_of(name) for name in ("flash_cluster", "flash_direct", "flash_mma", "flash_wgmma", "decode_dense")
+]
 BY_CORE = [cases for cases in BY_GENE if "cores" in cases.said]
 BY_TEXT = [cases for cases in BY_GENE if "texts" in cases.said]
 ALL = [*BY_GENE, cases_of("flash_simt"), cases_of("flash_wmma")]

@@ -13,12 +13,11 @@ from evoflash.perf_model import (
     Estimate,
     Profile,
     at_work,
-    chain_cycles,
     constants,
     estimate,
-    exposed_boxes,
     makespan,
 )
+from evoflash.perf_model.slowest_path import chain_cycles, exposed_boxes
 from evoflash.specs import load_gpu
 
 H200 = load_gpu("h200")

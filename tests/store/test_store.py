@@ -150,6 +150,29 @@ def test_an_evaluation_comes_back_with_every_field_as_it_went_in(store: Store) -
     assert [(proposal, evaluation)] == store.history(run)
 
 
+def test_outcomes_that_are_added_together_come_back_as_if_each_had_been_added_alone(store: Store) -> None:
+    first, twin = evaluation_of(1, 10.0), replace(evaluation_of(2, 10.0), duplicate_of=genome_of(1).id)
+    twin = replace(twin, timings=first.timings)
+    outcomes = [
+        (Proposal(each.genome), each) for each in (first, twin, full_evaluation(), evaluation_of(3, None))
+    ]
+    one_by_one, together = begin(store), begin(store, fresh=True)
+    for proposal, evaluation in outcomes:
+        store.add(one_by_one, evaluation, proposal)
+    store.add_all(together, outcomes[:2])
+    store.add_all(together, outcomes)  # two of them are there
+    assert store.history(together) == store.history(one_by_one)
+    assert [each for _, each in store.history(together)] == [each for _, each in outcomes]
+    assert store.spent_budget(together) == 3
+
+
+def test_of_outcomes_that_are_added_together_all_are_kept_or_none(store: Store) -> None:
+    run, bad = begin(store), replace(evaluation_of(2, 10.0), duplicate_of="no genome has it")
+    with pytest.raises(StoreError):
+        store.add_all(run, [(Proposal(each.genome), each) for each in (evaluation_of(1, 10.0), bad)])
+    assert store.history(run) == []
+
+
 def test_a_reopened_database_returns_the_same_history(path: Path) -> None:
     with open_store(str(path)) as store:
         run = begin(store)

@@ -156,7 +156,9 @@ def test_before_anything_is_known_as_many_seeds_are_in_flight_as_there_are() -> 
     strategy = Surrogate(SPACE, seed=0, seeds=seeds, first=3)
 
     assert [strategy.ask().genome for _ in seeds] == list(seeds)
-    assert strategy.ask().operator == "sample"
+    jumps = [strategy.ask() for _ in range(8)]  # and then what lies near them, which no random genome does
+    assert {jump.operator for jump in jumps} == {"two_genes"}
+    assert {parent for jump in jumps for parent in jump.parents} <= {seed.id for seed in seeds}
 
 
 def test_a_family_too_slow_for_any_proof_is_searched_near_its_fastest() -> None:

@@ -22,7 +22,7 @@ from evoflash.champions import champion_today
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Build, Evaluation, Proposal, Rung, RunKey, Status, Timing
 from evoflash.kernels.family import known_families, load_family
-from evoflash.kernels.header import body_of, gene_notes
+from evoflash.kernels.header import gene_notes, header_of
 from evoflash.kernels.standalone import export_kernel, genome_of
 from evoflash.operations.attention.workload import NAMED, AttentionKey
 from evoflash.operations.paged.workload import NAMED as PAGED
@@ -270,8 +270,7 @@ def test_every_gene_and_every_check_of_a_family_is_explained(name):
         assert any(line.startswith(f"{param.name}: ") for line in lines), param.name
     for check in family.check:
         assert any(line.startswith(check.replace("_", " ") + ":") for line in lines), check
-    header = family.path.read_text().removesuffix(body_of(family.path))
-    notes = gene_notes(header)
+    notes = gene_notes(header_of(family.path))
     assert [param.name for param in family.params if not notes.get(param.name)] == []
     assert all(note.split()[0] in " ".join(lines) for note in notes.values())
 

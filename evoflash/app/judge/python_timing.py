@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -91,7 +92,7 @@ class _TimedCaller:
 
     def ask(self, calls: int, rng: np.random.Generator) -> _Answer:
         """How long so many calls take, and what is said of them. PythonCallError."""
-        moved = self._names_of_moved()
+        moved = _names_of_moved(self.workload)
         tensors = [each for each in self.given if each.dtype]
         shifts = [
             [int(rng.integers(each.value.shape[-1])) if each.tensor in moved else 0 for each in tensors]
@@ -103,12 +104,6 @@ class _TimedCaller:
         took_s = time.perf_counter() - begun_s
         names = [each.tensor for each in tensors]
         return _Answer(took_s, said.get("sums"), [dict(zip(names, each, strict=True)) for each in shifts])
-
-    def _names_of_moved(self) -> set[str]:
-        """The inputs whose columns are moved: no weights, and nothing of one axis."""
-        return {
-            each.name for each in inputs_of(self.workload) if not each.is_constant and len(each.shape) > 1
-        }
 
     def judge(self, answer: _Answer, rng: np.random.Generator) -> None:
         """One call of the last request by the reference. PythonCallError."""
@@ -126,6 +121,13 @@ class _TimedCaller:
         verdict = judge(self.workload, [(inputs, expected, output)])
         if not verdict.passed:
             raise PythonCallError("incorrect", f"a timed call is wrong: {verdict.reason} [{self.workload}]")
+
+
+@lru_cache(maxsize=4)  # every request of a kernel that is timed asks
+def _names_of_moved(workload: Workload) -> frozenset[str]:
+    """The inputs whose columns are moved: no weights, and nothing of one axis."""
+    named = (each for each in inputs_of(workload) if not each.is_constant)
+    return frozenset(each.name for each in named if len(each.shape) > 1)
 
 
 def _with_columns_moved(inputs: TestInput, shifts: Mapping[str, int]) -> TestInput:

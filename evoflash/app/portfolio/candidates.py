@@ -37,13 +37,14 @@ class CandidateKernel:
 
 
 def candidates(workloads: Sequence[Workload], gpu: GpuSpec, *, db: str, most: int) -> tuple[Genome, ...]:
-    """At most `most` kernels for this GPU: for each shape in turn its nearest one that is not among them yet.
+    """At most `most` kernels for this GPU: for each shape in turn its nearest one that is not among them yet,
+    a shape of each compile key after the other.
 
     UsageError where no family has any.
     """
     keys = Problem(tuple(workloads)).compile_keys(gpu.arch)
     sources = [*_stored_kernels(db, gpu), *_archived_kernels(gpu)]
-    ways = [_nearest(workload, sources, keys, gpu) for workload in workloads]
+    ways = [_nearest(workload, sources, keys, gpu) for workload in _in_turns(workloads, sources, gpu)]
     found: dict[Genome, None] = {}
     while ways and len(found) < most:
         for way in list(ways):
@@ -57,6 +58,19 @@ def candidates(workloads: Sequence[Workload], gpu: GpuSpec, *, db: str, most: in
             f"no family has a kernel for any of these shapes on {gpu.name}: see `evoflash families`."
         )
     return tuple(found)
+
+
+def _in_turns(
+    workloads: Sequence[Workload], sources: Sequence[CandidateKernel], gpu: GpuSpec
+) -> list[Workload]:
+    """The shapes, one of each compile key after the other; of a key first those that were searched for."""
+    problems = [each.problem for each in sources]
+    away = {w: min((distance(Problem((w,)), each) for each in problems), default=0.0) for w in workloads}
+    of_keys: dict[CompileKey, list[Workload]] = {}
+    for workload in sorted(workloads, key=away.__getitem__):
+        of_keys.setdefault(workload.compile_key(gpu.arch), []).append(workload)
+    turns = itertools.zip_longest(*of_keys.values())
+    return [workload for turn in turns for workload in turn if workload is not None]
 
 
 def valid_keys(genome: Genome, keys: Sequence[CompileKey], gpu: GpuSpec) -> tuple[CompileKey, ...]:
@@ -94,6 +108,11 @@ def _seeds(problem: Problem, families: Sequence[Family], gpu: GpuSpec) -> Iterat
     each = (family.seeds_for(problem, _space(family.name, own, gpu), gpu) for family in families)
     in_turns = itertools.zip_longest(*each)
     yield from (seed for turn in in_turns for seed in turn if seed is not None)
+
+
+def adapt_to(genome: Genome, keys: Sequence[CompileKey], gpu: GpuSpec) -> Genome | None:
+    """As _adapt(), by the genome's own family."""
+    return _adapt(genome, [load_family(genome.family)], keys, gpu)
 
 
 def _adapt(

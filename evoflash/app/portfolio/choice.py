@@ -22,6 +22,8 @@ from evoflash.runtime.dispatch import VERSION, Dispatcher, corner
 
 _EXACT = 60_000  # sets of k - 1 kernels: each is completed by all kernels at once, in some 20 us
 _EQUAL = 1e-12  # differences of regrets that come from the order of sums
+# Means of sets that are no further apart are equal: the times themselves are known to a few thousandths.
+AS_GOOD = 0.002
 
 Regrets = NDArray[np.float64]
 
@@ -40,11 +42,12 @@ class Choice:
     uncovered: float
     is_exact: bool  # whether it is known that no other set is better
 
-    @property
-    def rank(self) -> tuple[float, float, float, int, tuple[int, ...]]:
-        """Less is better: shapes left out, mean regret, worst regret, kernels; then the table's order."""
-        parts = (round(x, 12) for x in (self.uncovered, self.mean, self.worst))
-        return (*parts, len(self.kernels), self.kernels)  # type: ignore[return-value]
+    def rank(self, good: float = 0.0) -> tuple[float, ...]:
+        """Less is better: shapes left out, mean regret as far as it is above `good`, worst regret, the mean
+        itself, kernels; then the table's order.
+        """
+        parts = (self.uncovered, max(self.mean, good), self.worst, self.mean)
+        return (*(round(x, 12) for x in parts), len(self.kernels), *self.kernels)
 
 
 def regrets(times_us: Regrets) -> Regrets:
@@ -70,8 +73,8 @@ def evaluate(regret: Regrets, weights: Regrets, kernels: Sequence[int], *, is_ex
 def choose(regret: Regrets, weights: Sequence[float], most: int) -> Choice:
     """At most `most` columns of a table (shapes, kernels) of regrets, inf where a kernel computes nothing.
 
-    First as little as possible is left uncovered, then the weighted mean regret is least, then the worst
-    regret, then the number of kernels.
+    First as little as possible is left uncovered, then the weighted mean regret is least; of all sets that
+    are as good by that the worst regret is least, then the mean itself and the number of kernels.
     """
     shares = np.asarray(weights, float)
     columns = _undominated_columns(regret)
@@ -79,9 +82,9 @@ def choose(regret: Regrets, weights: Sequence[float], most: int) -> Choice:
         return evaluate(regret, shares, ())
     most = min(most, len(columns))
     is_exact = math.comb(len(columns), most - 1) <= _EXACT
-    found = (
-        _exact(regret, shares, columns, most) if is_exact else _local_search(regret, shares, columns, most)
-    )
+    search = _exact if is_exact else _local_search
+    least = evaluate(regret, shares, search(regret, shares, columns, most, good=0.0))
+    found = search(regret, shares, columns, most, good=least.mean + AS_GOOD)
     return evaluate(regret, shares, found, is_exact=is_exact)
 
 
@@ -102,7 +105,9 @@ def _dominates(regret: Regrets, column: int, other: int) -> bool:
     return bool((mine <= theirs).all()) and (bool((mine < theirs).any()) or column < other)
 
 
-def _exact(regret: Regrets, weights: Regrets, columns: Sequence[int], most: int) -> tuple[int, ...]:
+def _exact(
+    regret: Regrets, weights: Regrets, columns: Sequence[int], most: int, *, good: float
+) -> tuple[int, ...]:
     """The best of all sets of at most `most` columns; a smaller set is completed by all columns at once."""
     possible = np.isfinite(regret).any(axis=1)
     table, shares = regret[possible][:, list(columns)].T, weights[possible]
@@ -110,27 +115,34 @@ def _exact(regret: Regrets, weights: Regrets, columns: Sequence[int], most: int)
     for size in range(most):
         for begun in itertools.combinations(range(len(columns)), size):
             start = table[list(begun)].min(axis=0, initial=np.inf)
-            last = _best_completion(np.minimum(start, table), shares)
+            last = _best_completion(np.minimum(start, table), shares, good)
             for end in last:
                 kernels = tuple(dict.fromkeys(columns[at] for at in (*begun, end)))
                 found = evaluate(regret, weights, kernels)
-                best = found if best is None or found.rank < best.rank else best
+                best = found if best is None or found.rank(good) < best.rank(good) else best
     assert best is not None, "there are columns, and at least one is allowed"
     return best.kernels
 
 
-def _best_completion(reached: Regrets, weights: Regrets) -> list[int]:
-    """Of sets (sets, shapes) of regrets those that are best by what is uncovered and the mean."""
+def _best_completion(reached: Regrets, weights: Regrets, good: float) -> list[int]:
+    """Of sets (sets, shapes) of regrets those that are best by what is uncovered, by the mean as far as it is
+    above `good`, and by the worst.
+    """
     is_served = np.isfinite(reached)
     uncovered = (weights * ~is_served).sum(axis=1)
     fewest = np.flatnonzero(uncovered <= uncovered.min() + _EQUAL)
     kept, served = reached[fewest], is_served[fewest]
     whole = (weights * served).sum(axis=1)
-    mean = (weights * np.where(served, kept, 0.0)).sum(axis=1) / np.where(whole > 0, whole, 1.0)
-    return [int(at) for at in fewest[mean <= mean.min() + _EQUAL]]
+    kept = np.where(served, kept, 0.0)
+    mean = np.maximum((weights * kept).sum(axis=1) / np.where(whole > 0, whole, 1.0), good)
+    least = mean <= mean.min() + _EQUAL
+    worst = kept[least].max(axis=1, initial=0.0)
+    return [int(at) for at in fewest[least][worst <= worst.min() + _EQUAL]]
 
 
-def _local_search(regret: Regrets, weights: Regrets, columns: Sequence[int], most: int) -> tuple[int, ...]:
+def _local_search(
+    regret: Regrets, weights: Regrets, columns: Sequence[int], most: int, *, good: float
+) -> tuple[int, ...]:
     """One column after the other, greedily; exchanges, additions and removals until none of them helps."""
     best = evaluate(regret, weights, ())
     while True:
@@ -139,10 +151,9 @@ def _local_search(regret: Regrets, weights: Regrets, columns: Sequence[int], mos
         near = [tuple(c for c in chosen if c != out) for out in chosen]
         near += [(*less, column) for less in near for column in others]
         near += [(*chosen, column) for column in others] if len(chosen) < most else []
-        found = min(
-            (evaluate(regret, weights, each) for each in near if each), key=lambda c: c.rank, default=best
-        )
-        if best.kernels and found.rank >= best.rank:
+        costs = (evaluate(regret, weights, each) for each in near if each)
+        found = min(costs, key=lambda c: c.rank(good), default=best)
+        if best.kernels and found.rank(good) >= best.rank(good):
             return best.kernels
         best = found
 

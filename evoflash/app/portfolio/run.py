@@ -1,4 +1,4 @@
-"""Makes a portfolio from a file of shapes: table, choice, rule and borders. Prints no result.
+"""Makes a portfolio from a file of shapes: table, searches, choice, rule and borders. Prints no result.
 
 Every row of the table is written to its file as soon as it is known, so that nothing measured is lost. The
 portfolio is handed on as exports/portfolio.py writes it (which kernel is needed for which compile key), with
@@ -18,6 +18,9 @@ from evoflash.app.portfolio.candidates import candidates
 from evoflash.app.portfolio.choice import Choice
 from evoflash.app.portfolio.session import TableBuilder
 from evoflash.app.portfolio.table import WRONG, KernelTime, ShapeTimes, TimeTable, read_table
+from evoflash.app.search.limits import Limits
+from evoflash.app.search.machines import MachineOptions
+from evoflash.app.search.many import SearchRequest, search_one
 from evoflash.app.search.plan import where
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing
@@ -29,12 +32,14 @@ from evoflash.exports.portfolio import write as write_package
 from evoflash.gpu.launcher import present_gpu
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.notices import say
-from evoflash.operation import Workload, operation_of
+from evoflash.operation import CompileKey, Workload, operation_of
 from evoflash.problem import Problem, check_fits
 from evoflash.runtime.dispatch import FALLBACK, Dispatcher
+from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, load_gpu
 
 _LOOKS = 3  # at borders
+_SEARCHED_FROM, _BUDGET = 0.01, 60  # a kernel's worst regret; evaluations
 MAY_BE_SLOWER = 1.02  # a kernel that is given at a border and slower than another kept one teaches the rule
 
 
@@ -51,6 +56,7 @@ class PortfolioOptions:
     table: Path | None  # where times are kept; None: beside the file of shapes
     seed: int
     db: str
+    searches: int = 0  # at most, for kernels that are fast on all shapes that a kept one gets
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +94,56 @@ def portfolio(wanted: PortfolioOptions) -> PortfolioResult:
     mix, spec, table, path = _begin(wanted)
     with TableBuilder(table, path, spec, seed=wanted.seed, minutes=wanted.minutes) as session:
         session.fill([shape.workload for shape in mix])
+        if wanted.searches and session.can_measure:
+            wanting = joint_problems(_choose_portfolio(mix, session, wanted.kernels), wanted.searches)
+            session.add(_found_by_search(wanting, wanted, session))
         while True:
             found = _with_borders(_sure(mix, session, wanted.kernels), session)
             wrong = _wrong_at_border(found)
             if wrong is None:
                 return found
             session.strike(*wrong)
+
+
+def joint_problems(found: PortfolioResult, most: int) -> list[Problem]:
+    """Of each kept kernel that is far from the fastest somewhere, the worst first, the shapes that it gets:
+    of each compile key the one with the most regret.
+    """
+    rows = [row for row in serve_mix(found) if row.regret is not None]
+    groups = [[row for row in rows if row.kernel == name] for name in found.kernels]
+    worst = [(max(row.regret or 0.0 for row in group), group) for group in groups if group]
+    ranked = sorted(worst, key=lambda each: -each[0])
+    chosen = [group for regret, group in ranked if regret > _SEARCHED_FROM][:most]
+    return [Problem(tuple(_worst_of_keys(group, found.spec.arch))) for group in chosen]
+
+
+def _worst_of_keys(rows: Sequence["ServedShape"], arch: str) -> list[Workload]:
+    worst: dict[CompileKey, ServedShape] = {}
+    for row in sorted(rows, key=lambda row: -(row.regret or 0.0)):
+        worst.setdefault(row.workload.compile_key(arch), row)
+    return [row.workload for row in worst.values()]
+
+
+def _found_by_search(
+    problems: Sequence[Problem], wanted: PortfolioOptions, session: TableBuilder
+) -> list[Genome]:
+    """The best kernel of a short search for each; what comes of none of its families is left out."""
+    evaluator = None if session.table.basis is Basis.MEASURED else "emulated"
+    planned = {
+        "gpu": wanted.gpu,
+        "strategy": "surrogate",
+        "seed": wanted.seed,
+        "family": None,
+        "archive": True,
+    }
+    request = SearchRequest({**planned, "archive": True}, wanted.db, Limits(_BUDGET), fresh=False, argv=())
+    genomes = []
+    for problem in problems:
+        say(f"searching for a kernel that is fast on all of {problem}")
+        best = search_one(request, str(problem), MachineOptions(evaluator=evaluator)).best
+        if best is not None:
+            genomes.append(best.genome)
+    return genomes
 
 
 def portfolio_plan(wanted: PortfolioOptions) -> dict[str, Any]:

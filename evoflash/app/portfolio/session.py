@@ -8,11 +8,12 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
-from evoflash.app.portfolio.candidates import BuildResult, Parts, build_all
+from evoflash.app.portfolio.candidates import BuildResult, Parts, adapt_to, build_all
 from evoflash.app.portfolio.choice import form_of
 from evoflash.app.portfolio.measuring import Clock, Deadline, check_on_gpu
 from evoflash.app.portfolio.table import KernelTime, ShapeTimes, TimeTable, write_table
@@ -25,9 +26,10 @@ from evoflash.isolation import IsolatedPool
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
-from evoflash.notices import say, working
+from evoflash.notices import count_of, say, working
 from evoflash.operation import Workload
 from evoflash.problem import Problem
+from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 
 MOST_FLOPS = 1 << 27  # of an emulated call: some seconds of a core
@@ -131,6 +133,26 @@ class TableBuilder:
             row = self._row(workload, ids, missing[at:], turns_s=self._deadline.turns_s(len(missing) - at))
             if self._clock is not None and not self._deadline.is_over:
                 row = self._clock.libraries(row)
+            self._keep(self.table.with_row(row))
+
+    def add(self, genomes: Sequence[Genome]) -> None:
+        """Time more kernels on each shape of the table, in turns with its fastest."""
+        workloads = [row.workload for row in self.table.rows]
+        keys = Problem(tuple(workloads)).compile_keys(self.spec.arch)
+        adapted = (adapt_to(genome, keys, self.spec) for genome in genomes)
+        fresh = tuple(dict.fromkeys(x for x in adapted if x is not None and x not in self.table.kernels))
+        if not fresh:
+            return
+        self._keep(replace(self.table, kernels=(*self.table.kernels, *fresh)))
+        ids = [genome.id for genome in fresh]
+        self._prepare([*ids, *(row.best for row in self.table.rows)], workloads)
+        for at, before in enumerate(self.table.rows):
+            row, left = before, workloads[at:]
+            say(f"{at + 1} of {len(workloads)}, {count_of(len(fresh), 'kernel')} more: {row.workload}")
+            beside = [*ids, *filter(None, [row.best])]
+            found = self._row(row.workload, beside, left, turns_s=self._deadline.turns_s(len(left)))
+            for each in ids:
+                row = row.with_retiming(each, found)
             self._keep(self.table.with_row(row))
 
     def look_at_borders(self, workloads: Sequence[Workload], ids: Sequence[str]) -> None:

@@ -30,6 +30,7 @@ class Machines:
     """What an evaluator is given; None stands for this machine's."""
 
     cores: Cores | None = None
+    devices: tuple[str, ...] = ("",)  # this machine's GPUs, as CUDA_VISIBLE_DEVICES calls them
     gpus: GpuQueues | None = None
     ahead: int | None = None  # proposals in flight, where a number was asked for
     where: str = ""  # in words, for the run
@@ -83,17 +84,13 @@ def machines(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchP
     if asked.scheduler is None and asked.workers is None:
         keep_cupy_at_home()
         begin_processes(_LOADED_FIRST)
-    if asked.scheduler is not None:
-        make = _by_scheduler(asked, planned)
-    elif asked.gpus is not None:
-        make = _on_gpus(asked, planned)
-    elif asked.workers is not None:
-        make = _on_workers(asked, planned)
-    else:
-        yield planned(None), replace(HERE, ahead=asked.ahead)
+    if asked.scheduler is None and asked.workers is None:
+        plan, found = _on_gpus(asked.gpus, planned) if asked.gpus is not None else (planned(None), HERE)
+        yield plan, replace(found, ahead=asked.ahead)
         return
-    with make as (plan, found):
-        yield plan, replace(found, ahead=asked.ahead or found.ahead)
+    make = _on_workers if asked.scheduler is None else _by_scheduler
+    with make(asked, planned) as (plan, found):
+        yield plan, replace(found, ahead=asked.ahead)
 
 
 def serve(scheduler: str, *, gpu: str | None, tls: Path | None) -> None:
@@ -120,7 +117,7 @@ def _by_scheduler(asked: MachineOptions, planned: Planning) -> Iterator[tuple[Se
         plan = planned(partial(_gpu_of, connection, asked.evaluator))
         kind, where = gpu_kind(plan.gpu.name), f"workers of {connection.url}"
         gpus = partial(ClusterGpus, connection, kind) if plan.basis is Basis.MEASURED else None
-        machines = Machines(ClusterCores(connection), gpus, where=where)
+        machines = Machines(ClusterCores(connection), gpus=gpus, where=where)
         yield plan, replace(machines, cpu_elsewhere_s=lambda: connection.cpu_s)
 
 
@@ -139,36 +136,25 @@ def _gpu_of(connection: "Connection", evaluator: str | None, wanted: GpuSpec | N
     return connection.ask(kind, asked_gpu.spec)
 
 
-@contextmanager
-def _on_gpus(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
-    """A worker for each GPU; genomes are prepared by this process's own pool."""
+def _on_gpus(text: str, planned: Planning) -> tuple[SearchPlan, Machines]:
     from evoflash.gpu import launcher
 
-    launcher.restrict(asked.gpus or "all")
-    from evoflash.evaluators.cluster.connection import connect, gpu_kind
-    from evoflash.evaluators.cluster.pools import ClusterGpus
-    from evoflash.evaluators.cluster.serving import private_cluster
-
-    devices = launcher.devices()
-    plan = planned(None)
+    launcher.restrict(text)
+    devices, plan = launcher.devices(), planned(None)
     if plan.basis is not Basis.MEASURED:
         raise UsageError(f"--gpus measures on what is here, which is no {plan.gpu.name}: leave --gpu away.")
     say(f"{len(devices)} GPUs: {', '.join(devices)}.")
-    with (
-        private_cluster(gpus=devices, model=plan.gpu.name) as address,
-        connect(address) as connection,
-    ):
-        gpus = partial(ClusterGpus, connection, gpu_kind(plan.gpu.name))
-        yield plan, Machines(gpus=gpus, where=f"GPUs {','.join(devices)}")
+    return plan, Machines(devices=devices, where=f"GPUs {','.join(devices)}")
 
 
 @contextmanager
 def _on_workers(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchPlan, Machines]]:
+    from evoflash.evaluators.cluster.address import resources
     from evoflash.evaluators.cluster.connection import connect
     from evoflash.evaluators.cluster.pools import ClusterCores
     from evoflash.evaluators.cluster.serving import private_cluster
 
     count = asked.workers or 1
     plan = planned(None)
-    with private_cluster(cores=count) as address, connect(address) as connection:
+    with private_cluster([({}, resources(gpu=None))] * count) as address, connect(address) as connection:
         yield plan, Machines(ClusterCores(connection, expected=count), where=f"{count} workers")

@@ -235,4 +235,5 @@ def _families(name: str | None, gpu: GpuSpec, problem: Problem) -> tuple[Family,
             )
         family.check_computes(problem)
         return (family,)
-    return families_for(gpu, problem.operation)
+    known = families_for(gpu, problem.operation)
+    return tuple(family for family in known if family.suits(problem, gpu))

@@ -491,6 +491,7 @@ def evaluator(
             history=history,
             cores=machines.cores,
             ahead=machines.ahead,
+            devices=machines.devices,
             gpus=machines.gpus,
             proves_all=proves_all,
             energy=plan.measures_energy,

@@ -28,6 +28,9 @@ def portfolio(
     candidates: Annotated[
         int, typer.Option("--candidates", min=1, max=256, help="So many kernels are tried.")
     ] = 32,
+    searches: Annotated[
+        int, typer.Option("--searches", min=0, max=_MOST, help="So many more kernels are searched for.")
+    ] = 0,
     table: Annotated[
         Path | None,
         typer.Option("--table", help="Where times are kept and read. Default: a .json beside the shapes."),
@@ -52,6 +55,9 @@ def portfolio(
     timed on every shape that it computes; those are kept that cost least beside the fastest of all on each
     shape, by the weights in the file. Without the GPU times are estimated.
 
+    With --searches, short searches look for kernels that are fast on all shapes
+    of a kept one that is slow on some of them.
+
     Choosing again from a --table measures nothing anew.
 
     Example: evoflash portfolio --problems docs/examples/serving-mix.txt --kernels 4 --export fast_attention
@@ -69,6 +75,7 @@ def portfolio(
         table=table,
         seed=seed,
         db=db,
+        searches=searches,
     )
     if export is not None:
         run.check_export(export, kind)

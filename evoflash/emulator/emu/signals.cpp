@@ -8,12 +8,14 @@
 #include <unistd.h>
 #include <unwind.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
 #include "block.h"
+#include "counters.h"
 #include "global.h"
 
 #ifndef sigev_notify_thread_id
@@ -39,6 +41,15 @@ stack_t old_stack;
 void* handler_stack = nullptr;
 timer_t timer;
 bool timer_exists = false;
+
+// The CPU time is looked at so often. A thread that between several looks does nothing that is counted, no access,
+// barrier or product, is in a loop that does not end.
+constexpr double kLookEveryS = 1;
+constexpr int kLooksInVain = 2;
+double left_s;  // of the CPU limit
+int looks_in_vain;
+const Thread* seen;  // at the last look
+Counters seen_counters;
 
 int find_code(dl_phdr_info* library, size_t, void*) {
   for (int i = 0; i < library->dlpi_phnum; ++i) {
@@ -99,16 +110,41 @@ void on_fault(int signal, siginfo_t* info, void* machine_state) {
   forward(signal);
 }
 
+void set_timer(double seconds, long long interval_ns) {
+  const auto nanoseconds = static_cast<long long>(seconds * 1e9) + 1;
+  itimerspec when{};
+  when.it_value.tv_sec = nanoseconds / 1000000000;
+  when.it_value.tv_nsec = nanoseconds % 1000000000;
+  when.it_interval.tv_nsec = interval_ns;
+  timer_settime(timer, 0, &when, nullptr);
+}
+
+// Until the limit, or until a thread has done nothing for long enough, the timer is set again.
+void look_later() {
+  const double pause_s = std::min(kLookEveryS, left_s);
+  left_s -= pause_s;
+  set_timer(pause_s, 5000000);
+}
+
+bool is_over() {
+  const bool in_vain = self && self == seen && !std::memcmp(&counters, &seen_counters, sizeof counters);
+  looks_in_vain = in_vain ? looks_in_vain + 1 : 0;
+  seen = self;
+  seen_counters = counters;
+  return left_s <= 0 || looks_in_vain == kLooksInVain;
+}
+
 // In the kernel's own code the block ends at once. Elsewhere (the runtime, libm) that could leave a lock
 // held: the flag ends it at the next primitive, and the timer comes again for a loop that has none.
 void on_time(int, siginfo_t*, void* machine_state) {
+  if (!expired && !is_over()) return look_later();
   if (!self) return;
   expired = 1;
   const uintptr_t pc = program_counter(machine_state);
   if (in_kernel(pc))
     end_with("TIMEOUT", pc,
-             text("the CPU limit passed; %s was in code without primitives; %s", my_name().c_str(),
-                  blocks_begun().c_str()));
+             text("%s; %s was in code without primitives; %s",
+                  left_s > 0 ? "it does not end" : "the CPU limit passed", my_name().c_str(), blocks_begun().c_str()));
 }
 
 constexpr size_t kMostCalls = 8;
@@ -127,12 +163,10 @@ void start_timer(double cpu_limit_s) {
   event.sigev_notify_thread_id = static_cast<int>(syscall(SYS_gettid));
   timer_exists = timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer) == 0;
   if (!timer_exists) return;
-  const auto nanoseconds = static_cast<long long>(cpu_limit_s * 1e9) + 1;
-  itimerspec when{};
-  when.it_value.tv_sec = nanoseconds / 1000000000;
-  when.it_value.tv_nsec = nanoseconds % 1000000000;
-  when.it_interval.tv_nsec = 5000000;
-  timer_settime(timer, 0, &when, nullptr);
+  left_s = cpu_limit_s;
+  looks_in_vain = 0;
+  seen = nullptr;
+  look_later();
 }
 
 }  // namespace

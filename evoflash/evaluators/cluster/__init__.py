@@ -1,4 +1,4 @@
-"""Does an evaluator's work on many cores, GPUs and machines, by Dask. Stores nothing and chooses nothing.
+"""Does an evaluator's work on cores and GPUs of many machines, by Dask. Stores nothing and chooses nothing.
 
 The search stays one process and the only writer of its store; what a worker is asked is a function of its
 arguments, and may be asked twice.

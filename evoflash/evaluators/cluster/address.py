@@ -41,7 +41,6 @@ class Address:
 
     url: str
     certificate: Certificate | None = None
-    is_here: bool = False  # its workers are on this machine, with the same cache
 
 
 def address(text: str, tls: Path | None = None) -> Address:

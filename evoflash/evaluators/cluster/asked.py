@@ -16,7 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -63,11 +63,9 @@ def unpack_preparation(parcel: Parcel[Ending[Preparation]]) -> Ending[Preparatio
     return replace(parcel.record, value=replace(prepared, builds=builds))
 
 
-def pack_task(task: GpuTask, *, is_here: bool = False) -> Parcel[GpuTask]:
-    """A task with its cubins, and those of the kernel that it is timed beside; `is_here`: for a process of
-    this machine, which reads the files themselves.
-    """
-    return Parcel(task, {} if is_here else _read(_paths(task)))
+def pack_task(task: GpuTask) -> Parcel[GpuTask]:
+    """A task with its cubins, and those of the kernel that it is timed beside."""
+    return Parcel(task, _read(_paths(task)))
 
 
 def unpack_task(parcel: Parcel[GpuTask]) -> GpuTask:
@@ -75,10 +73,9 @@ def unpack_task(parcel: Parcel[GpuTask]) -> GpuTask:
     return _with_local_paths(parcel.record, _place_files(parcel.files))
 
 
-def pack_finals(task: FinalTask, *, is_here: bool = False) -> Parcel[FinalTask]:
+def pack_finals(task: FinalTask) -> Parcel[FinalTask]:
     """The finalists with their cubins, as of a task."""
-    paths = () if is_here else (path for each in task.tasks for path in _paths(each))
-    return Parcel(task, _read(paths))
+    return Parcel(task, _read(path for each in task.tasks for path in _paths(each)))
 
 
 def unpack_finals(parcel: Parcel[FinalTask]) -> FinalTask:
@@ -251,19 +248,6 @@ def end() -> None:
     if _processes.cache_info().currsize:
         _processes().close()
     _gpu.end()
-
-
-async def begin_session(session: WorkerSession) -> None:
-    """A search begins: its GPU process gets ready now, and not when a first question comes, which would wait
-    for it and hears what is wrong.
-    """
-    await asyncio.to_thread(_begin, session)
-
-
-def _begin(session: WorkerSession) -> None:
-    _untold.begin(session.id)
-    with suppress(DeviceError, CancelledError), _gpu.of(session):
-        pass
 
 
 async def close_session(session_id: str) -> None:

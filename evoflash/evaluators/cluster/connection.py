@@ -33,9 +33,7 @@ try:
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 except ImportError as error:
-    raise UsageError(
-        f"several GPUs or machines need Dask ({str(error)[:80]}): {install('cluster')}."
-    ) from None
+    raise UsageError(f"workers need Dask ({str(error)[:80]}): {install('cluster')}.") from None
 
 __all__ = ["CommClosedError", "FutureCancelledError", "KilledWorker", "dask", "distributed"]
 
@@ -101,7 +99,7 @@ class Connection:
 
     def __init__(self, address: Address, *, lost_after_s: float = LOST_AFTER_S) -> None:
         """DeviceError where no scheduler answers."""
-        self.url, self.is_here, self._lost_after_s = address.url, address.is_here, lost_after_s
+        self.url, self._lost_after_s = address.url, lost_after_s
         self._client = _client(address, lost_after_s)
         self._offers: Mapping[str, Mapping[str, float]] = {}  # resources by worker
         self._watched: list[_WorkerWatch] = []

@@ -108,8 +108,6 @@ class ClusterGpus:
         self._finals_on: str | None = None  # the one worker that has them
         self._only: str | None = None  # the one worker that is asked, once finals have begun
         connection.watch(kind, self._hear)
-        if connection.is_here:  # the workers are this search's alone
-            connection.tell(connection.workers(kind), asked.begin_session, self._session)
 
     def screen(self, task: GpuTask, *, now: TaskNow = _identity) -> "Future[GpuOutcome]":
         """What a short look says of the task: CORRECT means worth a submit()."""
@@ -151,12 +149,12 @@ class ClusterGpus:
     ) -> GpuOutcome:
         try:
             with self._lanes.beside():
-                return self._ask(function, pack_task(now(task), is_here=self._connection.is_here))
+                return self._ask(function, pack_task(now(task)))
         except EndsWorkersError:
             log.info("%s was on its way to workers that ended: it is asked again, alone.", task.genome_id)
         try:
             with self._lanes.alone():
-                return self._ask(function, pack_task(now(task), is_here=self._connection.is_here))
+                return self._ask(function, pack_task(now(task)))
         except EndsWorkersError as error:
             return GpuOutcome(task.genome_id, Status.RUNTIME, Rung.SMOKE, str(error), process_lost=True)
 
@@ -170,7 +168,7 @@ class ClusterGpus:
 
     def _finals(self, task: FinalTask) -> Ending[FinalReport]:
         self._only = self._only or self._first_worker()
-        parcel = pack_finals(task, is_here=self._connection.is_here)
+        parcel = pack_finals(task)
         for _ in range(_FINALS_TRIES):
             try:
                 return self._ask_only(self._only, asked.time_finals, parcel)

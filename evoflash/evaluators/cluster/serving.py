@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -25,7 +25,7 @@ from evoflash.evaluators.cluster.connection import dask, distributed, security
 from evoflash.gpu.launcher import present_gpu, spec_of
 
 log = logging.getLogger(__name__)
-Offer = tuple[dict[str, str], dict[str, float]]  # environment and resources of a worker
+Offer = tuple[Mapping[str, str], Mapping[str, float]]  # environment and resources of a worker
 _NAME = "evoflash.evaluators.cluster.serving"
 # Candidates use memory in processes of their own, of which Dask knows nothing: its limit would be none.
 _NANNY: dict[str, Any] = {
@@ -70,12 +70,12 @@ def serve(address: Address, *, model: str | None = None) -> None:
         asyncio.run(_serve(address, resources(gpu=model)))
 
 
-def nanny(url: str, offer: dict[str, float], **more: Any) -> Any:
+def nanny(url: str, offer: Mapping[str, float], **more: Any) -> Any:
     """Dask's nanny of a worker, with a thread for each question that the offer has room for; not started."""
     return distributed.Nanny(url, resources=offer, nthreads=int(max(offer.values())), **_NANNY, **more)
 
 
-async def _serve(address: Address, offer: dict[str, float]) -> None:
+async def _serve(address: Address, offer: Mapping[str, float]) -> None:
     while True:
         joined = await _join(address, offer)
         try:
@@ -85,7 +85,7 @@ async def _serve(address: Address, offer: dict[str, float]) -> None:
         log.warning("the scheduler %s is gone: waiting %d s for it.", address.url, _JOIN_S)
 
 
-async def _join(address: Address, offer: dict[str, float]) -> Any:
+async def _join(address: Address, offer: Mapping[str, float]) -> Any:
     secure = security(address.certificate)
     host = {} if secure else {"host": _HOST}  # loopback only, unless TLS guards what listens
     try:
@@ -116,24 +116,17 @@ def dask_teardown(worker: object) -> None:
 
 
 @contextmanager
-def private_cluster(
-    *, cores: int = 0, gpus: Sequence[str] = (), model: str | None = None
-) -> Iterator[Address]:
-    """Its scheduler's address. `gpus` are what CUDA_VISIBLE_DEVICES may hold, one for each worker that gets
-    a GPU of the model; `cores` workers have none. DeviceError where they cannot be started.
-    """
-    no_gpu: dict[str, str] = {}
-    offers = [(no_gpu, resources(gpu=None))] * cores
-    offers += [({"CUDA_VISIBLE_DEVICES": gpu}, resources(gpu=model)) for gpu in gpus]
+def private_cluster(offers: Sequence[Offer]) -> Iterator[Address]:
+    """The address of a scheduler with a worker for each offer. DeviceError where they cannot be started."""
     process = subprocess.Popen(
-        [sys.executable, "-m", _NAME, json.dumps(offers)],
+        [sys.executable, "-m", _NAME, json.dumps([*offers])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
         process_group=0,  # Ctrl-C at the terminal is the search's
     )
     try:
-        yield Address(_url(process), is_here=True)
+        yield Address(_url(process))
     finally:
         _close(process)
 

@@ -3,7 +3,8 @@
 Knows no library and no operation: each library has a file of its own, which says how it is called and which
 layout it wants.
 
-Which baseline a GPU process is busy with: noted before it starts, and struck out when it is done.
+Which baseline, or what else, a GPU process is busy with: noted before it starts, and struck out when it is
+done. A process that is at one thing for too long ends, and the note says where it stood.
 """
 
 import faulthandler
@@ -31,9 +32,11 @@ S = TypeVar("S")  # a setting of a library
 
 LIMIT_S = 300.0  # FlashInfer compiles its kernels on their first use, FlashAttention-4 one for each setting
 _OVERDUE = re.compile(r"Timeout \((.+)\)!")  # how the traceback of faulthandler's watchdog begins
+_STOOD = re.compile(r'^  File "(?:.*/)?([^/"]+/[^/"]+)", line (\d+) in (\w+)', re.MULTILINE)
 
 _notes: Path | None = None
 _busy = False
+_step: tuple[str, float] | None = None  # what the process is at beside baselines, and how long it may be
 
 
 class BaselineFailedError(Exception):
@@ -55,24 +58,49 @@ def attempt(name: str, *, limit_s: float = LIMIT_S) -> Iterator[None]:
     if _notes is None or _busy:
         yield
         return
-    with _notes.open("w") as file:
-        file.write(f"{name}\n")
-        file.flush()
-        _busy = True
-        faulthandler.dump_traceback_later(limit_s, exit=True, file=file)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
-            _busy = False
+    _busy = True
+    _watch(name, limit_s)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        _busy = False
     _notes.write_text("")
+    if _step is not None:
+        _watch(*_step)
+
+
+def begin_step(what: str, *, limit_s: float) -> None:
+    """From now on this process is at that, but for attempts on its way. It ends where that takes longer."""
+    global _step
+    _step = what, limit_s
+    if _notes is not None:
+        _watch(*_step)
+
+
+def end_steps(blamed: str = "") -> None:
+    """Nothing more is watched; the note says who is to blame for the end, if anybody is."""
+    global _step
+    faulthandler.cancel_dump_traceback_later()
+    _step = None
+    if _notes is not None:
+        _notes.write_text(f"{blamed}\n" if blamed else "")
+
+
+def _watch(what: str, limit_s: float) -> None:
+    assert _notes is not None, "where nothing is noted nothing is watched"
+    file = _notes.open("w")  # the watchdog keeps it
+    file.write(f"{what}\n")
+    file.flush()
+    faulthandler.dump_traceback_later(limit_s, exit=True, file=file)
 
 
 def culprit(path: str | Path) -> tuple[str, str]:
-    """The baseline that was under way when a process ended, and the watchdog's word on it; else empty."""
+    """What was under way when a process ended, mostly a baseline, and the watchdog's word on it; or empty."""
     name, _, rest = Path(path).read_text(errors="replace").partition("\n")
-    overdue = _OVERDUE.match(rest)
-    return name, f"it took more than {overdue[1]} (h:mm:ss)" if overdue else ""
+    overdue, stood = _OVERDUE.match(rest), _STOOD.search(rest)
+    place = f", in {stood[3]} ({stood[1]}:{stood[2]})" if stood else ""
+    return name, f"it took more than {overdue[1]} (h:mm:ss){place}" if overdue else ""
 
 
 _LIMIT_S = 30.0
@@ -157,11 +185,14 @@ class LibraryContender:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Versions and settings that its times depend on."""
+        """Versions and settings that its times depend on, as mere strings: PyTorch's version is of a class of
+        its own, and the process that reads that from a GPU process would load all of PyTorch.
+        """
         views = {view.data_ptr() for views in self._views for view in views}
         is_copied = any(used.data_ptr() not in views for inputs in self._inputs for used in inputs)
         layout = "copied into the library's, untimed" if is_copied else "views"
-        return {"torch": self._torch.__version__, "layout": layout, **self._attention.environment}
+        found = {"torch": self._torch.__version__, "layout": layout, **self._attention.environment}
+        return {name: str(value) for name, value in found.items()}
 
     @property
     def rel_l2(self) -> float:

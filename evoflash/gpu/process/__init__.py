@@ -8,11 +8,12 @@ A kernel that crashes or hangs ends that process and not the search. Nothing her
     checks          Verdicts on a loaded kernel, on check shapes and at size
     finals          The last timing, of finalists and baselines in turns, in a fresh GPU process
     judged_replays  Judges what was timed, as it was timed
+    lane            One process of a GPU after another
     outcome         How a task on the GPU ended, with the seconds that each rung took
     right_answers   Right outputs that the device computes, by a kernel of the operation's, and comparisons
                     with them
     rungs           The rungs of the ladder that need the GPU, for one genome
     screening       Ends a candidate early where it is too slow to be worth every check
     warm_up         What a GPU process is asked to do, and what it does before its first task
-    worker          Gives the GPU work to processes
+    worker          Gives the work of GPUs to their processes, one task at a time or two on each
 """

@@ -1,7 +1,7 @@
 """The last timing, of finalists and baselines in turns, in a fresh GPU process. Decides nothing.
 
 That process did nothing else before. Every pair is compared, every output judged, and the report says all of
-it. A baseline that crashes, hangs or exits is left out, and all is timed again.
+it. A baseline that crashes, hangs or exits is left out, as is a finalist that hangs, and all is timed again.
 """
 
 import itertools
@@ -9,7 +9,7 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,14 @@ from evoflash.gpu.baselines import (
     baseline,
     computing,
 )
-from evoflash.gpu.baselines.contender import LIMIT_S, culprit, note_in
+from evoflash.gpu.baselines.contender import (
+    LIMIT_S,
+    begin_step,
+    culprit,
+    end_steps,
+    note_in,
+    reason_of,
+)
 from evoflash.gpu.launcher import GpuBusyError, KernelHungError
 from evoflash.gpu.process.judged_replays import judge_replay
 from evoflash.gpu.process.rungs import GpuTask
@@ -56,8 +63,14 @@ from evoflash.specs import GpuSpec
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-_PATIENCE_S = 10.0
-_LOOK_EVERY_S, _QUIET_LIMIT_S = 0.05, 120.0
+_PATIENCE_S, _MORE_PATIENCE_S = 10.0, 30.0  # with a baseline, with what takes some time of itself
+_LOOK_EVERY_S, _QUIET_LIMIT_S = 0.05, 60.0
+_STEP_LIMIT_S = 120.0  # of what takes seconds
+_COMPILING = (
+    "a library may compile its kernels on their first use, which takes minutes; "
+    f"after {LIMIT_S:.0f} s it is left out"
+)
+_PREPARATION = "the GPU process, which loads the libraries"
 _PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)
 _MIRRORED = {"faster": "slower", "slower": "faster", "unclear": "unclear"}
 _WORDS = {"faster": "faster than", "slower": "slower than", "unclear": "not clearly apart from"}
@@ -88,6 +101,7 @@ class FinalReport:
     verdicts: Mapping[str, tuple[Verdict, ...]]  # of what was timed, and whether its time is possible
     absent: Mapping[str, str]  # baseline on a workload -> why it was not timed
     environment: Mapping[str, Mapping[str, str]]  # by baseline name
+    hung: Mapping[str, str] = field(default_factory=dict)  # finalist -> how; it was not timed
 
 
 def run_finals(task: FinalTask) -> Ending[FinalReport]:
@@ -95,13 +109,18 @@ def run_finals(task: FinalTask) -> Ending[FinalReport]:
     try:
         return Ending(_finals(task))
     except KernelHungError as hung:
-        return Ending(None, Status.TIMEOUT, f"a finalist {hung}")
+        end_steps(hung.contender)
+        return Ending(None, Status.TIMEOUT, f"{hung.contender or 'a finalist'} {hung}")
     except GpuBusyError as busy:
         return Ending(None, Status.UNMEASURED, str(busy))
     except MemoryFaultError as fault:
         return Ending(None, Status.CORRECTNESS, f"a finalist {fault}")
     except launcher.cuda_errors() as error:
         return Ending(None, Status.RUNTIME, str(error).strip().splitlines()[0])
+    except Exception as error:  # of a class of PyTorch's own, whoever reads that would have to load it
+        if type(error).__module__.partition(".")[0] != "torch":
+            raise
+        return Ending(None, Status.RUNTIME, reason_of(error))
 
 
 def _finals(task: FinalTask) -> FinalReport:
@@ -122,6 +141,7 @@ def _join(parts: Sequence[Mapping[str, tuple[T, ...]]]) -> dict[str, tuple[T, ..
 
 
 def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator) -> FinalReport:
+    begin_step("inputs and baselines", limit_s=_STEP_LIMIT_S)
     bench = Bench(workload, spec=task.spec, seed=task.seed)
     libraries, absent = _libraries(task, bench)
     finalists = [
@@ -132,9 +152,11 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
     timings: list[Mapping[str, tuple[Timing, ...]]] = []
     comparisons: list[PairedComparison] = []
     for protocol, rule in finals_of(bench.protocols):
-        if protocol is CALL:  # the host's time is in it
-            _wait_for_cores(task.busy)
         timed = [contender for contender in contenders if can_be_timed(contender, protocol)]
+        if protocol is CALL:  # the host's time is in it
+            begin_step("the emulator, which has the cores", limit_s=_QUIET_LIMIT_S + _STEP_LIMIT_S)
+            _wait_for_cores(task.busy)
+        begin_step(f"times, {protocol.name}", limit_s=_STEP_LIMIT_S + len(timed) * rule.max_s)
         samples, found = time_interleaved(timed, bench, protocol, rule=rule, rng=rng)
         timings.append({name: (timing,) for name, timing in found.items()})
         name = f"final-{protocol.name}"
@@ -144,6 +166,7 @@ def _finals_on(workload: Workload, task: FinalTask, *, rng: np.random.Generator)
         ]
     by_name = _join(timings)
     for each in contenders if task.energy else ():  # of the ranked protocol's timing, which is the first
+        begin_step(f"energy of {each.name}", limit_s=_STEP_LIMIT_S)
         first, *others = by_name[each.name]
         by_name[each.name] = (replace(first, energy_mj=energy_mj(each, bench)), *others)
     return FinalReport(
@@ -197,6 +220,7 @@ def _verdict(
 ) -> Verdict:
     is_called = any(timing.protocol == f"final-{CALL.name}" for timing in timings)
     timed_us = timings[0].p10_us or timings[0].median_us
+    begin_step(f"the verdict on {contender.name}", limit_s=_STEP_LIMIT_S)
     verdict = judge_replay(contender, bench, seed=task.seed, timed_us=timed_us, is_called=is_called)
     if isinstance(contender, LibraryContender) and verdict.rel_l2 <= contender.rel_l2:
         verdict = replace(verdict, passed=True, reason="")  # right by its own arithmetic
@@ -236,49 +260,61 @@ def run_noting(task: FinalTask) -> Ending[FinalReport]:
     if task.notes:
         note_in(task.notes)
     try:
-        return run_finals(task)
+        ending = run_finals(task)
     except BaselineFailedError as failed:
         return Ending(None, Status.RUNTIME, str(failed))
+    if ending.value is not None:
+        end_steps()
+    return ending
 
 
 def rounds(task: FinalTask, run_once: Round) -> Ending[FinalReport]:
-    """Call `run_once` until it has a report, without the baseline that took the process down; what was left
-    out is absent in the report, with its reason. A failure that no note explains costs all libraries but
-    PyTorch, once.
+    """Call `run_once` until it has a report, without the baseline that took the process down, or the finalist
+    that hangs; what was left out is absent in the report, or hung, with its reason. A failure that no note
+    explains costs all libraries but PyTorch, once.
     """
     lost: dict[str, str] = {}
+    hung: dict[str, str] = {}
     while True:
         ending, blamed, reason = _round(task, run_once)
         if ending.value is not None:
             on_each = {f"{name} on {row}": why for name, why in lost.items() for row in task.workloads}
-            return replace(ending, value=replace(ending.value, absent={**ending.value.absent, **on_each}))
+            report = replace(ending.value, absent={**ending.value.absent, **on_each}, hung=hung)
+            return replace(ending, value=report)
         if not blamed:
             return ending
-        for name in blamed:
-            lost[name] = reason
-        log.warning("baseline %s is left out: %s; the others are timed again.", ", ".join(blamed), reason)
-        task = replace(task, baselines=tuple(name for name in task.baselines if name not in lost))
+        finalists = {each.genome_id for each in task.tasks}.intersection(blamed)
+        (hung if finalists else lost).update(dict.fromkeys(blamed, reason))
+        what = "finalist" if finalists else "baseline"
+        log.warning("%s %s is left out: %s; the others are timed again.", what, ", ".join(blamed), reason)
+        task = replace(
+            task,
+            baselines=tuple(name for name in task.baselines if name not in lost),
+            tasks=tuple(each for each in task.tasks if each.genome_id not in hung),
+        )
+        if finalists and not task.tasks:
+            return Ending(FinalReport({}, (), {}, {}, {}, hung))
 
 
 def _round(task: FinalTask, run_once: Round) -> tuple[Ending[FinalReport], tuple[str, ...], str]:
-    """How the round ended; after a failure also the baselines to blame, and the reason."""
+    """How the round ended; after a failure also the baselines or the finalist to blame, and the reason."""
     with tempfile.TemporaryDirectory(prefix="evoflash-") as folder:
-        notes = Path(folder) / "baseline"
-        notes.touch()
-        with _said_where_it_takes_long(notes):
+        notes = Path(folder) / "under-way"
+        notes.write_text(f"{_PREPARATION}\n")
+        with _said_where_it_takes_long(notes, task.baselines):
             ending = run_once(replace(task, notes=str(notes)))
         name, overdue = culprit(notes)
-    if name in task.baselines:
+    if name in task.baselines or name in {each.genome_id for each in task.tasks}:
         return ending, (name,), overdue or ending.reason
+    if overdue:
+        return replace(ending, status=Status.TIMEOUT, reason=f"{name}: {overdue}"), (), ""
     suspects = tuple(name for name in task.baselines if name in OPTIONAL)
     return ending, suspects, f"{ending.reason}, and nothing says which baseline it was"
 
 
 @contextmanager
-def _said_where_it_takes_long(notes: Path) -> Iterator[None]:
-    """A warning, once for each baseline, that this one has been under way for longer than people like to
-    wait without a word.
-    """
+def _said_where_it_takes_long(notes: Path, baselines: Collection[str]) -> Iterator[None]:
+    """A warning, once for each thing that is under way for longer than people like to wait without a word."""
     is_over = threading.Event()
 
     def watch() -> None:
@@ -287,14 +323,11 @@ def _said_where_it_takes_long(notes: Path) -> Iterator[None]:
             under_way = culprit(notes)[0]
             if under_way != name:
                 name, since_s = under_way, time.monotonic()
-            elif name and name not in said and time.monotonic() - since_s > _PATIENCE_S:
+            patience_s = _PATIENCE_S if name in baselines else _MORE_PATIENCE_S
+            if name and name not in said and time.monotonic() - since_s > patience_s:
                 said.add(name)
-                log.warning(
-                    "waiting for baseline %s: a library may compile its kernels on their first use, which "
-                    "takes minutes; after %.0f s it is left out.",
-                    name,
-                    LIMIT_S,
-                )
+                why = _COMPILING if name in baselines else f"{patience_s:g} s so far"
+                log.warning("waiting for %s%s: %s.", "baseline " * (name in baselines), name, why)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

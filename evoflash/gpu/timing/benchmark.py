@@ -7,19 +7,20 @@ figures are absent.
 """
 
 import itertools
+import math
 import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
 from evoflash.evaluation import Timing
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import Arena
-from evoflash.gpu.launcher import LoadedKernel, Stopwatch, settle, wait
+from evoflash.gpu.launcher import KernelHungError, LoadedKernel, Stopwatch, settle, wait
 from evoflash.gpu.timing.protocols import (
     IDLE_S,
     Pace,
@@ -34,6 +35,7 @@ from evoflash.gpu.timing.protocols import (
 from evoflash.operation import Workload, operation_of
 from evoflash.specs import GpuSpec
 
+T = TypeVar("T")
 ClockState = tuple[int | None, str]  # SM clock in MHz, throttle reasons in words
 
 # NVML's clocks event reasons. An idle GPU (0x001) is not throttled.
@@ -106,6 +108,8 @@ def combined_state(states: Sequence[ClockState]) -> ClockState:
 
 
 REPLAY_LIMIT_S = 30.0
+# Of a replay whose time is known: so many times that, and so long at least.
+_HANGS_FROM, _LEAST_LIMIT_S = 100.0, 5.0
 
 
 class Contender(Protocol):
@@ -237,32 +241,47 @@ def time_interleaved(
     """Samples in us of each contender, taken in turns in an order drawn anew for each round, and its timing
     under `prefix` + the protocol's name.
 
-    Raises launcher.KernelHungError or CuPy's errors, whichever contender caused them.
+    Raises launcher.KernelHungError, which names the contender, or CuPy's errors, whichever caused them.
     """
-    graphs = {contender.name: capture(contender, bench, protocol) for contender in contenders}
+    graphs = {each.name: _with_blame(each.name, capture, each, bench, protocol) for each in contenders}
     samples: dict[str, list[float]] = {name: [] for name in graphs}
     states: dict[str, list[ClockState]] = {name: [] for name in graphs}
     names, started = list(graphs), time.monotonic()
     if names:
-        prepare(graphs[names[0]][0], bench, protocol)
+        _with_blame(names[0], prepare, graphs[names[0]][0], bench, protocol)
     # Effort counts per contender: more of them take more time, not fewer samples.
     while not all(
         enough(x, rule, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
     ):
         for name in rng.permutation(names):
             replay, launches = graphs[name]
-            samples[name].append(sample(replay, bench, protocol, launches=launches, states=states[name]))
+            last_us = samples[name][-1] * launches if samples[name] else math.inf
+            taking = partial(sample, launches=launches, states=states[name], limit_s=replay_limit_s(last_us))
+            samples[name].append(_with_blame(name, taking, replay, bench, protocol))
     timings = {
         name: summarise(
             samples[name],
             bench,
             protocol,
-            state=combined_state([*states[name], state_while(replay, bench)]),
+            state=combined_state([*states[name], _with_blame(name, state_while, replay, bench)]),
             prefix=prefix,
         )
         for name, (replay, _) in graphs.items()
     }
     return samples, timings
+
+
+def _with_blame(name: str, function: Callable[..., T], *args: Any) -> T:
+    try:
+        return function(*args)
+    except KernelHungError as hung:
+        hung.contender = name
+        raise
+
+
+def replay_limit_s(took_us: float) -> float:
+    """How long a replay may take that took so many us before."""
+    return min(REPLAY_LIMIT_S, max(_LEAST_LIMIT_S, _HANGS_FROM * 1e-6 * took_us))
 
 
 def can_be_timed(contender: Contender, protocol: TimingProtocol) -> bool:
@@ -316,22 +335,30 @@ def sample(
     *,
     launches: int,
     states: list[ClockState] | None = None,
+    limit_s: float = REPLAY_LIMIT_S,
 ) -> float:
     """One sample, in us per launch; adds the GPU's state meanwhile to `states`."""
     if protocol.pace is Pace.BOOST:
         time.sleep(IDLE_S)
     if protocol.pace is Pace.STEADY:
         replay()
-    return time_replay(replay, bench, states=None if protocol.pace is Pace.CALL else states) / launches
+    noted = None if protocol.pace is Pace.CALL else states
+    return time_replay(replay, bench, states=noted, limit_s=limit_s) / launches
 
 
-def time_replay(replay: Callable[[], None], bench: Bench, *, states: list[ClockState] | None = None) -> float:
+def time_replay(
+    replay: Callable[[], None],
+    bench: Bench,
+    *,
+    states: list[ClockState] | None = None,
+    limit_s: float = REPLAY_LIMIT_S,
+) -> float:
     """What one replay takes in us; adds the GPU's state meanwhile to `states`."""
     stopwatch = Stopwatch(bench.stream)
     replay()
     if states is not None:  # takes some 4 us, a replay 0.1 ms or more
         states.append(clock_state(bench.pci_bus_id))
-    return stopwatch.stop(limit_s=REPLAY_LIMIT_S)
+    return stopwatch.stop(limit_s=limit_s)
 
 
 def time_synced(contender: Contender, bench: Bench, protocol: TimingProtocol) -> float:

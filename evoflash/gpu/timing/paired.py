@@ -30,6 +30,7 @@ from evoflash.gpu.timing.benchmark import (
     clock_state,
     combined_state,
     one_by_one,
+    replay_limit_s,
     summarise,
     time_replay,
     warm_replay,
@@ -158,7 +159,7 @@ class ContenderPair:
         if protocol.pace is Pace.CALL:
             self._replays = [one_by_one(each, bench, sets) for each in (first, second)]
             self._launches, self._quads = 1, CALL_QUADS
-            self.rough_ratio = math.nan
+            self.rough_ratio, self._limit_s = math.nan, REPLAY_LIMIT_S
         else:
             self._capture((first, second), sets)
         self._events = [cupy().cuda.Event() for _ in range(4 * self._quads + 1)]
@@ -172,6 +173,7 @@ class ContenderPair:
         if rounds > 1:
             self._replays = [warm_replay(each, self._bench, sets * rounds) for each in contenders]
         self._launches, self._quads = rounds * len(sets), quads_of(rounds * round_us, block_us=self._block_us)
+        self._limit_s = replay_limit_s((4 * self._quads + 2) * rounds * round_us)
 
     def _prepare(self) -> None:
         """Run for a while before the first block of the sustained state."""
@@ -204,7 +206,7 @@ class ContenderPair:
             self._replays[which]()
             event.record(stream)
         state = clock_state(self._bench.pci_bus_id)  # while all of it runs
-        wait(stream, limit_s=REPLAY_LIMIT_S)
+        wait(stream, limit_s=self._limit_s)
         elapsed = cupy().cuda.get_elapsed_time
         return [
             float(elapsed(before, after)) * 1e3 / self._launches

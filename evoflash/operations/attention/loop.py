@@ -2,11 +2,19 @@
 
 from evoflash.operation import Loop, Work
 from evoflash.operations.attention.workload import AttentionWorkload
+from evoflash.operations.list_shares import work_of_shares
 
 
 def work(workload: AttentionWorkload, loop: Loop) -> Work:
-    """The steps of each CTA, of so many packs of heads."""
+    """The steps of each CTA, of so many packs of heads; or its share of all steps, where CTAs share a list of
+    them and those of a cluster divide each.
+    """
     heads = workload.batch * workload.heads // loop.pack
+    if loop.shares:
+        units = -(-loop.pack // loop.rows)  # of a query's rows
+        steps = kv_tiles(workload, max(1, loop.rows // loop.pack), loop.keys * loop.cluster)
+        rows = min(loop.rows, loop.pack * workload.seq_q)
+        return work_of_shares(steps * units, heads, loop, part_bytes=4 * rows * (workload.head_dim + 2))
     part_bytes = 4 * loop.rows * workload.head_dim
     return Work(steps_of(workload, loop), heads, workload.batch, part_bytes=part_bytes)
 

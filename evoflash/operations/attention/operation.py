@@ -47,6 +47,7 @@ OPERATION = Operation(
     thresholds=partial(read_thresholds, Path(__file__).with_name("thresholds.toml")),
     rearranged=keeps_heads_apart,
     device_reference=REFERENCE,
+    further_scratch=dense.further_scratch,
     check_workloads=check_shapes.check_workloads,
     hidden_workloads=check_shapes.hidden_workloads,
     preflight_runs=preflight_runs,

@@ -30,6 +30,7 @@ _MUCH = 24_000_000
 _BLOCK_COST = 1_000_000  # of a block of threads that starts and ends, in such multiplications
 _WARPGROUP_ROWS = 64
 _UPPER_ROWS = 73  # some of a block's second warpgroup among them
+_ODD_HEADS = 7  # three items of a list each: few blocks end in the midst of one head and begin in another
 _SIXTH = 6  # piece of work of a block, behind what a ring and a pair of notes hold
 _LEVELS = 4  # of growth, one in each batch: blocks are done again as a whole
 _DEPTHS = 4  # of small weights, two levels with the heavy key first and last
@@ -67,32 +68,44 @@ class _Cut:
 
     @property
     def keys(self) -> int:
-        """Of a tile."""
-        return self.loop.keys
+        """Of a tile, which CTAs of a cluster divide where CTAs share a list of tiles."""
+        return self.loop.keys * (self.loop.cluster if self.loop.shares else 1)
 
     @property
     def step(self) -> int:
         """Keys of a tile of each split."""
-        return self.loop.keys * self.loop.splits
+        return self.keys * self.loop.splits
 
     @property
     def is_persistent(self) -> bool:
         return self.loop.most_ctas > 0
 
     @property
+    def shares(self) -> bool:
+        """Whether blocks, or clusters of them, have equal shares of a list of tiles."""
+        return self.loop.shares > 0
+
+    @property
+    def parts(self) -> int:
+        """Blocks that divide the keys of a step."""
+        return self.loop.splits * (self.loop.cluster if self.shares else 1)
+
+    @property
     def crowd(self) -> int:
         """By how much fewer blocks some runs have: where many threads share keys, a block takes long."""
+        if self.shares:
+            return max(1, self.loop.cluster // _FEW_BLOCKS)
         together = self.loop.rows * self.loop.splits * self.loop.emulation_cost
         return max(1, together // _CROWD) if self.loop.splits > 1 else 1
 
     @property
     def tile_cost(self) -> int:
         """Multiplications of a block's tile, in those of tensor cores."""
-        return self.loop.rows * self.loop.keys * self.key.head_dim * self.loop.emulation_cost
+        return self.loop.rows * self.keys * self.key.head_dim * self.loop.emulation_cost
 
     def is_dear(self, tiles: int, *, blocks: int = 1) -> bool:
         """Whether so many blocks of so many tiles take long in the emulator."""
-        return blocks * (tiles * self.tile_cost + self.loop.splits * _BLOCK_COST) > 2 * _MUCH
+        return blocks * (tiles * self.tile_cost + self.parts * _BLOCK_COST) > 2 * _MUCH
 
     def cost_of(self, workload: AttentionWorkload) -> float:
         """About how long the emulator takes for all of a workload, in multiplications of tensor cores."""
@@ -110,8 +123,8 @@ class _Cut:
     def has_time_for_groups(self) -> bool:
         """Whether two whole groups of query heads, two tiles each, do not take too long."""
         # Blocks of a cluster know of each other's threads, so that each takes longer.
-        together = max(1, self.loop.rows * self.loop.splits // 128)
-        cost = self.loop.splits * together * _BLOCK_COST + 2 * self.tile_cost
+        together = max(1, self.loop.rows * self.parts // 128)
+        cost = self.parts * together * _BLOCK_COST + 2 * self.tile_cost
         return self.whole_groups or self.heads_of_groups * cost <= 6 * _MUCH
 
     @property
@@ -151,14 +164,18 @@ def preflight_runs(key: AttentionKey, loop: Loop, *, whole_groups: bool = False)
         *_range_runs(cut),
         *_outgrown_runs(cut),
         *_repeated_runs(cut),
+        *_shared_runs(cut),
     )
 
 
 def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """Every ring slot twice, and less than a tile; with the two runs of which the model makes a line."""
     keys, rows, ring = cut.keys, cut.rows, 2 * cut.loop.stages * cut.step
+    further = cut.few_rows if cut.shares else 9
     # Every ring slot is used twice (2 x stages + 1 tiles), with a tail in rows and keys and two query blocks.
-    yield EmulatedRun(cut.workload(rows + 9, ring + keys - 1), "normal", "lazy", "fifo", is_counted=True)
+    # Where blocks share a list of tiles a few take all of them: a block then has more than one.
+    first = cut.workload(rows + further, ring + keys - 1)
+    yield EmulatedRun(first, "normal", "lazy", "fifo", crowded=cut.shares, is_counted=True)
     # As many tiles, the last one whole. Spikes: every row's maximum jumps in another tile, so that threads
     # differ in what they must do. A block that takes another piece of work begins it in the middle of a ring.
     wrapping = cut.workload(rows + 2 if cut.is_persistent else rows, ring + keys)
@@ -167,7 +184,8 @@ def _ring_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     yield EmulatedRun(_stub(cut), "saturated", "eager", "random", crowded=True, sms=_SMS)
     # A full step. The rows are those of the first run: what they cost besides their KV tiles then cancels in
     # the model's line. Both have ordinary inputs, because some kernels do more for others.
-    yield EmulatedRun(cut.workload(rows + 9, cut.step), "normal", "lazy", "fifo", is_counted=True)
+    step = cut.workload(rows + further, cut.step)
+    yield EmulatedRun(step, "normal", "lazy", "fifo", crowded=cut.shares, is_counted=True)
     # One key in the last tile, the second of its split, outweighs the rest; under a causal mask only a warp's
     # last row sees it. LSE may be null.
     brief = cut.workload(rows, cut.step * 2 - keys + 1)
@@ -289,7 +307,7 @@ def _groups(cut: _Cut, keys: int) -> AttentionWorkload:
 
 
 def _square(cut: _Cut) -> AttentionWorkload:
-    rows = cut.square_blocks * cut.rows or 2 * cut.keys
+    rows = cut.square_blocks * cut.rows or 2 * (cut.rows if cut.shares else cut.keys)
     return cut.workload(rows, rows)
 
 
@@ -360,6 +378,16 @@ def _repeated_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     """Calls that find the workspace as one on other inputs has left it: nothing of that may show."""
     some = cut.workload(cut.few_rows, cut.step + 3, heads=2 if cut.is_persistent else 1)
     yield EmulatedRun(some, "normal", "random", "random", crowded=True, is_repeated=True)
+
+
+def _shared_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """Heads whose keys end in the midst of shares: a block has the end of one and the beginning of the next,
+    and leaves parts of both.
+    """
+    tiles = 2 * cut.loop.grain + 1
+    if cut.shares and not cut.is_dear(_ODD_HEADS * tiles):
+        some = cut.workload(2, (tiles - 1) * cut.step + 1, heads=_ODD_HEADS)
+        yield EmulatedRun(some, "normal", "eager", "random", crowded=True, sms=_SMS * cut.loop.cluster)
 
 
 def drawn_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ...]:

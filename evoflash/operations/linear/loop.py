@@ -1,7 +1,7 @@
 """How a kernel's walk over k cuts the linear layer's work, for the performance model. Measures nothing."""
 
 from evoflash.operation import Loop, Work
-from evoflash.operations.linear.workload import LinearWorkload
+from evoflash.operations.linear.workload import LinearWorkload, element_bytes
 
 
 def work(workload: LinearWorkload, loop: Loop) -> Work:
@@ -15,4 +15,5 @@ def work(workload: LinearWorkload, loop: Loop) -> Work:
         batch=1,
         parts=loop.splits // loop.cluster,  # a cluster has no more than these, and merges them itself
         part_bytes=4 * loop.rows * workload.m,
+        common_bytes=workload.m * workload.k * element_bytes(workload.x),
     )

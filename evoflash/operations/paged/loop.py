@@ -4,6 +4,7 @@ Measures nothing.
 """
 
 from evoflash.operation import Loop, Work
+from evoflash.operations.list_shares import work_of_shares
 from evoflash.operations.paged.workload import PagedWorkload
 
 
@@ -22,29 +23,8 @@ def work(workload: PagedWorkload, loop: Loop) -> Work:
         found += shares * blocks
     if loop.most_ctas:
         live_rows = min(loop.rows, w.gqa_ratio * max((rows for rows, _ in w.sequences), default=1))
-        return _shares(found, w.kv_heads, loop, part_bytes=4 * live_rows * (w.head_dim + 2))
+        return work_of_shares(found, w.kv_heads, loop, part_bytes=4 * live_rows * (w.head_dim + 2))
     return Work(tuple(found) * loop.cluster, copies=w.kv_heads, batch=1)
-
-
-def _shares(steps: list[int], copies: int, loop: Loop, *, part_bytes: int) -> Work:
-    """Equal shares, of `grain` steps that stay together, of the steps of all."""
-    of_each = [max(1, -(-each // loop.grain)) for each in steps]
-    items = copies * sum(of_each)
-    total = copies * sum(max(1, each) for each in steps)
-    ctas = min(max(1, loop.most_ctas // loop.cluster), items)  # or clusters
-    share, longer = divmod(items, ctas)
-    of_one = [-(-count * total // items) for count in (share + 1, share)]
-    most = max(of_each)
-    # Where shares begin in the midst of what is shared, one more CTA has a part of it.
-    is_even = not longer and min(of_each) == most and not (most % share and share % most)
-    parts = -(-most // share) if is_even else min(most, ctas, (most - 1) * ctas // items + 2)
-    return Work(
-        ((of_one[0],) * longer + (of_one[1],) * (ctas - longer)) * loop.cluster,
-        copies=1,
-        batch=1,
-        parts=parts,
-        part_bytes=part_bytes,
-    )
 
 
 def exponentials(workload: PagedWorkload) -> int:

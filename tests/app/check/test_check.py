@@ -525,6 +525,15 @@ def test_a_run_that_does_not_end_is_the_last(tmp_path, monkeypatch):
     assert f"{40 - len(checked.runs)} runs were not made after one that does not end." in checked.notes
 
 
+@pytest.mark.full  # three seconds of the CPU
+def test_a_loop_that_does_nothing_is_told_long_before_the_limit(tmp_path):
+    endless = "float v = 1.0f; while (v > -1000.0f) v = v * 0.5f + 1.0f; ef::stg(x + threadIdx.x, v);"
+    (finding,) = [each for each in check_file(small(tmp_path, endless)).findings if each.kind == "TIMEOUT"]
+
+    assert "it does not end" in finding.message
+    assert "the CPU limit passed" not in finding.message
+
+
 def test_json_holds_what_the_page_shows(tmp_path):
     path = flash(tmp_path, 1)
     document = json.loads(json.dumps(reports_as_dict([check_file(path)])))

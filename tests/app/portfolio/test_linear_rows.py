@@ -8,15 +8,17 @@ from tables import table_of_cases
 
 from evoflash.app.mix import read_mix
 from evoflash.app.portfolio import choice as rule
-from evoflash.app.portfolio.candidates import candidates
+from evoflash.app.portfolio.candidates import CandidateKernel, _in_turns, candidates
 from evoflash.app.portfolio.run import PortfolioOptions, export, portfolio
 from evoflash.app.portfolio.table import ShapeTimes, TimeTable, write_table
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.operation import operation_of
-from evoflash.problem import parse_workload
+from evoflash.operations.linear.workload import ROW_CLASSES
+from evoflash.problem import parse_problem, parse_workload
 from evoflash.runtime.dispatch import FALLBACK, Dispatcher
 from evoflash.runtime.packaged import read_package
+from evoflash.space import Genome
 from evoflash.specs import load_gpu
 
 ARCH = "sm_90a"
@@ -49,16 +51,25 @@ def test_a_range_or_a_mix_that_is_none_is_refused(text, complaint, tmp_path):
     assert "\n" not in str(refused.value)
 
 
-def test_every_number_of_rows_gets_the_kernel_of_its_class():
+def test_every_number_of_rows_gets_the_kernel_that_it_was_timed_with():
     points = {parse_workload(f"linear:m={m},n=4096,k=4096,dtype=fp8b128"): m % 3 for m in range(1, 65)}
     dispatcher = Dispatcher(rule.rule_of(points, ARCH))
 
-    for workload, kernel in points.items():
-        alone = [each for each in points if rule.bucket(each, ARCH) == rule.bucket(workload, ARCH)] == [
-            workload
-        ]
-        given = rule.ask_dispatcher(dispatcher, workload, ARCH)
-        assert given == kernel if alone else given != FALLBACK
+    assert {each: rule.ask_dispatcher(dispatcher, each, ARCH) for each in points} == points
+
+
+def test_candidates_come_from_each_class_of_rows_and_first_from_problems_that_were_searched(tmp_path):
+    spec, sources = load_gpu("h100"), []
+    shapes = [shape.workload for shape in read_mix(mix(tmp_path, "linear:8b_o,m=1..64,dtype=fp8b128"))]
+    for m in (24, 48):
+        problem = parse_problem(f"linear:8b_o,m={m},dtype=fp8b128")
+        sources.append(CandidateKernel(problem, Genome("linear_mma", 1, (("stages", m),))))
+
+    turns = [each.m for each in _in_turns(shapes, sources, spec)]
+
+    assert sorted(turns) == list(range(1, 65))
+    assert {1, 2, 24, 48} <= set(turns[:7])
+    assert len({next(c for c in ROW_CLASSES if m <= c) for m in turns[:7]}) == 7
 
 
 @table_of_cases()

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from evoflash.app.portfolio import choice as rule
 from evoflash.app.portfolio.candidates import build_all, candidates, valid_keys
-from evoflash.app.portfolio.run import at_borders, regret, serve_mix
+from evoflash.app.portfolio.run import at_borders, joint_problems, regret, serve_mix
 from evoflash.app.portfolio.session import complaint, emulated_part
 from evoflash.app.portfolio.table import ShapeTimes, read_table
 from evoflash.errors import DeviceError, NoKernelError, UsageError
 from evoflash.evaluation import Basis
-from evoflash.problem import parse_workload
+from evoflash.problem import parse_problem, parse_workload
 from evoflash.specs import load_gpu
 from evoflash.views import portfolio as report
 
@@ -198,6 +198,30 @@ def test_without_a_gpu_times_are_estimated_kept_and_read_again(tmp_path):
     assert len(read_table(table).rows) == 2
     assert table.read_bytes() == kept  # choosing again wrote nothing and emulated nothing
     assert len(json.loads(again.stdout)["kernels"]) == 1
+
+
+def test_what_a_kept_kernel_is_slow_on_is_searched_together_the_worst_of_each_compile_key(tmp_path):
+    shapes = ("b=1,h=8,s=128,d=64", "b=1,h=8,s=1024,d=64", "b=4,h=8,s=128,d=128", "b=1,h=8,s=512,d=128")
+    table = table_of([[1.0, 2.0], [1.2, 1.0], [1.03, 1.0], [1.05, 1.0]], shapes)
+    one, two = (chosen_from(table, tmp_path, kernels=count, shapes=shapes) for count in (1, 2))
+
+    assert joint_problems(one, 4) == [parse_problem(f"{shapes[1]}+{shapes[3]}")]
+    assert joint_problems(one, 0) == joint_problems(two, 4) == []
+
+
+@pytest.mark.full
+def test_kernels_are_searched_for_and_timed_on_every_shape(tmp_path):
+    mix = tmp_path / "mix.txt"
+    mix.write_text("linear:m=1,n=256,k=512,dtype=fp8b128\nlinear:m=12,n=256,k=512,dtype=fp8b128\n")
+    words = ["--problems", str(mix), "--gpu", "h100", "--candidates", "3", "--db", str(tmp_path / "a.db")]
+
+    answer = evoflash(*words, "--kernels", "1", "--searches", "1", "--json")
+
+    assert answer.returncode == 0, answer.stderr
+    table = read_table(tmp_path / "mix.h100.estimated.json")
+    assert "searching for a kernel that is fast on all of linear:" in answer.stderr
+    assert len(table.kernels) == 4
+    assert all(table.kernels[3].id in {*row.times, *row.absent} for row in table.rows)
 
 
 def test_a_database_that_is_not_there_leaves_the_archive(tmp_path):

@@ -162,7 +162,8 @@ def test_a_call_made_while_a_pool_closes_is_cancelled():
 def test_a_stand_by_that_is_made_while_the_worker_closes_is_closed_too():
     jobs = Jobs(warm_up=stopping.warm_up, precompute_references=stopping.learn)
     worker = GpuWorker(jobs=jobs)
-    made = worker._begin_process
+    (gpu,) = worker._gpus
+    made = gpu.standbys._begun
 
     def close_then_make():
         closing = threading.Thread(target=worker.close)
@@ -170,6 +171,6 @@ def test_a_stand_by_that_is_made_while_the_worker_closes_is_closed_too():
         closing.join()
         return made()
 
-    worker._begin_process = close_then_make
-    worker._lanes[0].replace()
-    assert worker._standbys._waiting[-1].pool._is_closed
+    gpu.standbys._begun = close_then_make
+    gpu.lanes[0].replace()
+    assert gpu.standbys._waiting[-1].pool._is_closed

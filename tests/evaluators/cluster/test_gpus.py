@@ -6,9 +6,9 @@ What runs in the GPU processes is a stand-in (tests/cluster_jobs.py); cluster, w
 from functools import partial
 
 import pytest
-from cluster_jobs import LostWhenTold, NotesContexts, jobs
+from cluster_jobs import LostWhenTold, jobs
 from cluster_parts import FAMILY, PROBLEM, history_of
-from waiting import LIMIT_S, until
+from waiting import LIMIT_S
 
 from evoflash.app.search import plan as planning
 from evoflash.app.search.limits import Limits
@@ -25,6 +25,7 @@ from evoflash.specs import load_gpu
 
 pytest.importorskip("distributed")
 
+from evoflash.evaluators.cluster.address import resources
 from evoflash.evaluators.cluster.connection import connect, gpu_kind
 from evoflash.evaluators.cluster.pools import ClusterGpus
 from evoflash.evaluators.cluster.serving import private_cluster
@@ -36,7 +37,8 @@ KIND = gpu_kind("h200")
 
 @pytest.fixture(scope="module")
 def cluster():
-    with private_cluster(gpus=("0", "1"), model="h200") as where:
+    offers = [({"CUDA_VISIBLE_DEVICES": gpu}, resources(gpu="h200")) for gpu in ("0", "1")]
+    with private_cluster(offers) as where:
         yield where
 
 
@@ -62,12 +64,6 @@ def test_tasks_are_on_both_gpus_at_the_same_time(gpus, tmp_path):
     tasks = [gpus.submit(task_of(f"meet:{tmp_path}")) for _ in range(2)]
     assert {each.result(LIMIT_S).reason for each in tasks} == {"0", "1"}
     assert gpus.at_once == 2
-
-
-def test_all_gpus_get_ready_before_a_first_task_comes(connection, tmp_path):
-    gpus = ClusterGpus(connection, KIND, jobs=jobs(NotesContexts(tmp_path)))
-    until(lambda: {file.name for file in tmp_path.iterdir()} == {"0", "1"}, what="a context on each GPU")
-    gpus.close()
 
 
 @pytest.mark.full

@@ -20,7 +20,7 @@ from evoflash.evaluation import Status
 pytest.importorskip("distributed")
 
 from evoflash.evaluators.cluster import connection as connections
-from evoflash.evaluators.cluster.address import MAKE_CERTIFICATE, Address, address
+from evoflash.evaluators.cluster.address import MAKE_CERTIFICATE, Address, address, resources
 from evoflash.evaluators.cluster.connection import CPU, Connection, connect
 from evoflash.evaluators.cluster.pools import ClusterCores
 from evoflash.evaluators.cluster.serving import private_cluster
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def cluster():
-    with private_cluster(cores=2) as where:
+    with private_cluster([({}, resources(gpu=None))] * 2) as where:
         yield where
 
 
@@ -118,9 +118,10 @@ def test_a_private_cluster_listens_on_loopback_alone_and_ends_with_whoever_start
     script = tmp_path / "own.py"
     script.write_text(
         "import time\n"
+        "from evoflash.evaluators.cluster.address import resources\n"
         "from evoflash.evaluators.cluster.serving import private_cluster\n"
         "if __name__ == '__main__':\n"
-        "    with private_cluster(cores=1):\n"
+        "    with private_cluster([({}, resources(gpu=None))]):\n"
         "        print('up', flush=True)\n"
         "        time.sleep(600)\n"
     )

@@ -2,8 +2,10 @@
 
 import ctypes
 import os
+import re
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from tables import table_of_cases
@@ -11,7 +13,7 @@ from waiting import LIMIT_S
 
 from evoflash.evaluation import Status, Timing
 from evoflash.gpu.baselines import BaselineFailedError
-from evoflash.gpu.baselines.contender import attempt, culprit, note_in
+from evoflash.gpu.baselines.contender import attempt, begin_step, culprit, end_steps, note_in
 from evoflash.gpu.process.finals import FinalReport, FinalTask, rounds, run_noting
 from evoflash.isolation import Ending, IsolatedPool
 from evoflash.problem import parse_problem
@@ -139,6 +141,48 @@ def test_a_failure_without_libraries_is_not_tried_again():
     assert len(tasks) == 1
 
 
+def finals_of_kernels(task):
+    """The finalists named so hang while they are timed, as run_finals says it."""
+    note_in(task.notes)
+    if hung := [each.genome_id for each in task.tasks if each.genome_id.startswith("hangs")]:
+        end_steps(hung[0])
+        return Ending(None, Status.TIMEOUT, f"{hung[0]} did not end within 5 s")
+    return Ending(report_of([*(each.genome_id for each in task.tasks), *task.baselines]))
+
+
+@pytest.mark.parametrize(
+    ("names", "timed"),
+    [(("hangs", "right", "hangs too"), ["right", "sdpa_flash"]), (("hangs",), [])],
+    ids=["two of three", "all"],
+)
+def test_a_finalist_that_hangs_costs_itself(names, timed, caplog):
+    finalists = tuple(SimpleNamespace(genome_id=name) for name in names)
+
+    report = rounds(replace(task_of("sdpa_flash"), tasks=finalists), finals_of_kernels).value
+
+    assert list(report.timings) == timed
+    assert report.hung == {x: f"{x} did not end within 5 s" for x in names if x != "right"}
+    assert "finalist hangs is left out: hangs did not end within 5 s" in caplog.text
+
+
+def stuck_finals(task):
+    note_in(task.notes)
+    begin_step("the verdict", limit_s=0.2)
+    with attempt("sdpa_flash"):
+        time.sleep(0.3)
+    time.sleep(3600)
+
+
+def test_finals_that_stand_still_end_and_the_place_is_told():
+    """What a baseline takes on the way is none of the step's time."""
+    tasks = []
+    ending = rounds(task_of("sdpa_flash", "fa4"), in_processes(stuck_finals, tasks))
+    place = r"in stuck_finals \(baselines/test_attempts.py:\d+\)"
+    assert (ending.value, ending.status) == (None, Status.TIMEOUT)
+    assert re.fullmatch(rf"the verdict: it took more than 0:00:00\.2\d* \(h:mm:ss\), {place}", ending.reason)
+    assert len(tasks) == 1
+
+
 def test_a_baseline_that_came_through_leaves_no_note(tmp_path):
     notes = tmp_path / "notes"
     notes.touch()
@@ -179,3 +223,4 @@ def no_notes_left(monkeypatch):
     from evoflash.gpu.baselines import contender as attempts
 
     monkeypatch.setattr(attempts, "_notes", None)
+    monkeypatch.setattr(attempts, "_step", None)

@@ -15,13 +15,20 @@ from tables import table_of_cases
 from evoflash.app import baselines as baseline_times
 from evoflash.app import insights
 from evoflash.errors import NoKernelError, UsageError
-from evoflash.evaluation import Baseline, Basis, RunKey, Timing, Verdict
-from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL
+from evoflash.evaluation import Baseline, Basis, RunKey, Status, Timing, Verdict
+from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL, flash_attention_3
 from evoflash.gpu.baselines.attention import flash_attention_3 as fa3
 from evoflash.gpu.baselines.attention import flash_attention_4 as fa4
 from evoflash.gpu.baselines.attention import flashinfer, sdpa, xformers
-from evoflash.gpu.baselines.contender import BaselineAbsentError, import_library, reason_of
+from evoflash.gpu.baselines.contender import (
+    BaselineAbsentError,
+    LibraryCall,
+    LibraryContender,
+    import_library,
+    reason_of,
+)
 from evoflash.gpu.process.finals import FinalReport, row_of
+from evoflash.isolation import Ending
 from evoflash.operations.attention.reference import attention
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import parse_problem
@@ -53,6 +60,35 @@ def test_the_names_are_in_one_order_and_finals_time_rivals_only():
     assert tuple(name for name in NAMES if name in DEFAULT) == DEFAULT
     assert {"sdpa_math", "xformers"}.isdisjoint(DEFAULT)
     assert set(OPTIONAL) == {name for name in NAMES if not name.startswith(("sdpa", "cublaslt", "scaled"))}
+
+
+def test_what_is_noted_of_a_library_needs_no_library_where_it_is_read():
+    """PyTorch's version is a class of its own: the search's process loaded all of PyTorch to read it."""
+
+    class Version(str):
+        __slots__ = ()
+
+    contender = object.__new__(LibraryContender)
+    contender._torch, contender._views, contender._inputs = (
+        types.SimpleNamespace(__version__=Version("2.11")),
+        [],
+        [],
+    )
+    contender._attention = LibraryCall(lambda: None, {"cudnn": Version("9"), "x": "8 bits"})
+    assert contender.environment == {"torch": "2.11", "layout": "views", "cudnn": "9", "x": "8 bits"}
+    assert {type(value) for value in contender.environment.values()} == {str}
+
+
+def test_an_error_of_a_class_of_pytorchs_own_is_told_in_words(monkeypatch):
+    from evoflash.gpu.process import finals
+
+    def fail(task):
+        raise type("AcceleratorError", (RuntimeError,), {"__module__": "torch"})(
+            "CUDA error: misaligned address"
+        )
+
+    monkeypatch.setattr(finals, "_finals", fail)
+    assert finals.run_finals(None) == Ending(None, Status.RUNTIME, "CUDA error: misaligned address")
 
 
 # What is missing
@@ -137,49 +173,54 @@ def test_flash_attention_3_gets_its_layout_and_mask(torch, workload, monkeypatch
         assert "flash-attn-3" in called.environment
 
 
-@pytest.fixture
-def xformers_wheel(monkeypatch, tmp_path):
-    """An xFormers that brings FlashAttention-3, as a folder on the path; importing it would fail."""
+@pytest.fixture(params=[("xformers", "flash_attn_3/_C.so"), ("vllm", "vllm_flash_attn/_vllm_fa3_C.abi3.so")])
+def wheel(request, monkeypatch, tmp_path):
+    """A package that brings FlashAttention-3, as a folder on the path; importing it would fail."""
+    package, file = request.param
     for name in fa3._MODULES:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "xformers", raising=False)
-    library = tmp_path / "xformers" / "flash_attn_3" / "_C.so"
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    library = tmp_path / package / file
     library.parent.mkdir(parents=True)
     library.write_bytes(b"no library")
-    (tmp_path / "xformers" / "__init__.py").write_text("raise RuntimeError('xFormers was imported')")
+    (tmp_path / package / "__init__.py").write_text(f"raise RuntimeError('{package} was imported')")
     monkeypatch.syspath_prepend(tmp_path)
     return library
 
 
 @SHAPES
-def test_flash_attention_3_is_found_in_xformers(torch, workload, monkeypatch, xformers_wheel):
+def test_flash_attention_3_is_found_in_wheels_of_others(torch, workload, monkeypatch, wheel):
     loaded = []
 
-    def forward(q, k, v, softmax_scale=None, is_causal=False):
+    def xformers(q, k, v, softmax_scale=None, is_causal=False):
         turned = (x.transpose(1, 2) for x in (q, k, v))
         out = torch_attention(torch, *turned, scale=softmax_scale, causal=is_causal).transpose(1, 2)
         return out, None, None, None
 
-    operator = types.SimpleNamespace(fwd=forward)
-    stand_in_ops = types.SimpleNamespace(load_library=loaded.append, flash_attn_3=operator)
-    monkeypatch.setattr(fa3, "torch", lambda: types.SimpleNamespace(ops=stand_in_ops))
+    def vllm(q, k, v, *others):
+        assert others[:20] == (None,) * 20  # no other keys, lengths or pages
+        return xformers(q, k, v, *others[20:22])
+
+    operators = {name: types.SimpleNamespace(fwd=call) for name, call in
+                 (("flash_attn_3", xformers), ("_vllm_fa3_C", vllm))}  # fmt: skip
+    stand_in_ops = types.SimpleNamespace(load_library=loaded.append, **operators)
+    monkeypatch.setattr(flash_attention_3, "torch", lambda: types.SimpleNamespace(ops=stand_in_ops))
     strided, copied = fa3.calls("fa3", bench_of(workload))
-    assert loaded == [str(xformers_wheel)]
+    assert loaded == [str(wheel)]
     check(torch, strided, workload)
     check(torch, copied, workload)
-    assert strided.environment["flash-attn-3"].startswith("in xFormers ")
+    assert strided.environment["flash-attn-3"].startswith(("in xFormers ", "in vLLM "))
 
 
-def test_a_library_in_xformers_that_does_not_load_makes_flash_attention_3_absent(torch, xformers_wheel):
+def test_a_library_in_a_wheel_that_does_not_load_makes_flash_attention_3_absent(torch, wheel):
     del torch
-    with pytest.raises(BaselineAbsentError, match=r"^FlashAttention-3 in xFormers: .*_C\.so"):
+    with pytest.raises(BaselineAbsentError, match=rf"^FlashAttention-3 in (vllm|xformers): .*{wheel.name}"):
         next(fa3.calls("fa3", bench_of(SQUARE)))
 
 
-def test_without_either_flash_attention_3_says_what_to_install(monkeypatch):
-    for name in (*fa3._MODULES, "flash_attn_3"):
+def test_without_any_flash_attention_3_says_what_to_install(monkeypatch):
+    for name in (*fa3._MODULES, "flash_attn_3", "xformers", "vllm"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr(fa3, "_in_xformers", lambda: None)
     with pytest.raises(BaselineAbsentError, match=r"is not installed: pip install .*xformers==0\.0\.34"):
         next(fa3.calls("fa3", bench_of(SQUARE)))
 

@@ -1,5 +1,8 @@
 """What benchmark.py and comparison.py decide from numbers; tests/on_gpu has the clock itself."""
 
+import gc
+import math
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,13 +12,16 @@ from tables import data
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing, score
+from evoflash.gpu.launcher import KernelHungError
 from evoflash.gpu.timing.benchmark import (
     Bench,
     KernelContender,
     can_be_timed,
     clock_state,
     combined_state,
+    replay_limit_s,
     throttle_words,
+    time_interleaved,
 )
 from evoflash.gpu.timing.paired import beats_physics, compare, unfinished_work
 from evoflash.gpu.timing.protocols import (
@@ -158,6 +164,33 @@ def test_a_causal_time_is_held_against_visible_pairs_only():
 
 def test_without_nvml_the_clock_is_unknown_not_an_error():
     assert clock_state("0000:ff:ff.0") == (None, "")
+
+
+@pytest.mark.parametrize(("took_us", "limit_s"), [(200.0, 5.0), (1e5, 10.0), (1e7, 30.0), (math.inf, 30.0)])
+def test_a_replay_whose_time_is_known_hangs_far_earlier_than_the_first_one(took_us, limit_s):
+    assert replay_limit_s(took_us) == limit_s
+
+
+def test_a_contender_that_hangs_is_named_and_what_it_has_on_the_gpu_is_not_freed():
+    class Memory:
+        pass
+
+    class Hanging:
+        name = "b"
+
+        def graph(self, bench, order):
+            memory = Memory()
+            freed.append(weakref.ref(memory))
+            raise KernelHungError("did not end within 5 s")
+
+    freed, bench = [], SimpleNamespace(order=lambda protocol, launches: [0], arenas=[None])
+    cold = protocols_of(NAMED["mission"], SPEC)[0]
+    with pytest.raises(KernelHungError) as hung:
+        time_interleaved([Hanging()], bench, cold, rule=FULL, rng=np.random.default_rng(0))
+    assert (hung.value.contender, str(hung.value)) == ("b", "did not end within 5 s")
+    del hung
+    gc.collect()
+    assert freed[0]() is not None
 
 
 def test_throttle_reasons_are_words_and_idling_is_none():

@@ -1,13 +1,11 @@
 """FlashAttention-3, the flash-attention repository's Hopper kernels, as shipped.
 
-They come from a build of its own, or else from xFormers' wheels of version 0.0.33 and 0.0.34, which bring the
-compiled library. Its split and packing heuristics are left at their defaults. Its causal mask is bottom-right
-aligned.
+They come from a build of its own, or else from xFormers' wheels of version 0.0.33 and 0.0.34 or from vLLM's,
+which bring the compiled library. Its split and packing heuristics are left at their defaults. Its causal mask
+is bottom-right aligned.
 """
 
-import importlib.util
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from evoflash.gpu.baselines.attention import attention_on, rows_first, rows_first_dense
@@ -15,10 +13,9 @@ from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
     LibraryCall,
     import_library,
-    reason_of,
-    torch,
     version,
 )
+from evoflash.gpu.baselines.flash_attention_3 import operators_in_vllm, operators_in_xformers
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
 
@@ -54,30 +51,25 @@ def _library() -> tuple[Call, str]:
             continue
         known = version("flash-attn-3") or getattr(library, "__version__", "")
         return _of_interface(library), known or "unknown"
-    file = _in_xformers()
-    if file is None:
-        raise absent
-    return _of_operator(file), f"in xFormers {version('xformers') or 'of an unknown version'}"
+    if operators := operators_in_xformers():
+        return _of_xformers(operators), f"in xFormers {version('xformers') or 'of an unknown version'}"
+    if operators := operators_in_vllm():
+        return _of_vllm(operators), f"in vLLM {version('vllm') or 'of an unknown version'}"
+    raise absent
 
 
 def _of_interface(library: Any) -> Call:
     return lambda q, k, v, scale, causal: library.flash_attn_func(q, k, v, softmax_scale=scale, causal=causal)
 
 
-def _in_xformers() -> Path | None:
-    """The compiled library in an installed xFormers, which is not imported: that would import all it has."""
-    package = importlib.util.find_spec("xformers")
-    places = (package and package.submodule_search_locations) or ()
-    files = (Path(place) / "flash_attn_3" / "_C.so" for place in places)
-    return next((file for file in files if file.exists()), None)
-
-
-def _of_operator(file: Path) -> Call:
+def _of_xformers(operators: Any) -> Call:
     """Its operator, which chooses the number of splits itself as the interface's would for num_splits=0."""
-    operators = torch().ops
-    try:
-        operators.load_library(str(file))
-    except OSError as error:  # it was built for a CUDA runtime, which has to be there
-        raise BaselineAbsentError(f"FlashAttention-3 in xFormers: {reason_of(error)}") from None
-    forward = operators.flash_attn_3.fwd
-    return lambda q, k, v, scale, causal: forward(q, k, v, softmax_scale=scale, is_causal=causal)
+    return lambda q, k, v, scale, causal: operators.fwd(q, k, v, softmax_scale=scale, is_causal=causal)
+
+
+def _of_vllm(operators: Any) -> Call:
+    """The same operator with the arguments of vLLM's branch, which have no defaults."""
+    before = (None,) * 20  # no new keys, no output, no lengths, pages, padding, positions or 8-bit scales
+    return lambda q, k, v, scale, causal: operators.fwd(
+        q, k, v, *before, scale, causal, -1, -1, 0.0, True, None, 0, None, 0, None, 1, 0, None
+    )

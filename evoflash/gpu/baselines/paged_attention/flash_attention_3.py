@@ -6,11 +6,9 @@ once a step for all layers. Each workload has the fastest of several numbers of 
 heads or leaving that to the library.
 """
 
-import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from evoflash.gpu.baselines.contender import (
@@ -18,11 +16,11 @@ from evoflash.gpu.baselines.contender import (
     LibraryCall,
     LibraryContender,
     fastest_call,
-    reason_of,
     time_settings,
     torch,
     version,
 )
+from evoflash.gpu.baselines.flash_attention_3 import VLLM_INSTALL, operators_in_vllm
 from evoflash.gpu.baselines.paged_attention import cache_of, paged_on
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.paged import form
@@ -62,17 +60,9 @@ def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
 
 def _operators() -> Any:
     """Its operators. BaselineAbsentError where no vLLM is installed, or its library cannot be loaded."""
-    package = importlib.util.find_spec("vllm")
-    places = (package and package.submodule_search_locations) or ()
-    files = (Path(place) / "vllm_flash_attn" / "_vllm_fa3_C.abi3.so" for place in places)
-    file = next((file for file in files if file.exists()), None)
-    if file is None:
-        raise BaselineAbsentError('vllm is not installed: pip install "vllm==0.26.0", which brings it')
-    try:
-        torch().ops.load_library(str(file))
-    except OSError as error:  # it was built for another PyTorch
-        raise BaselineAbsentError(f"FlashAttention-3 in vLLM: {reason_of(error)}") from None
-    return torch().ops._vllm_fa3_C
+    if operators := operators_in_vllm():
+        return operators
+    raise BaselineAbsentError(f"vllm is not installed: {VLLM_INSTALL}, which brings it")
 
 
 def _call(operators: Any, workload: PagedWorkload, setting: _Setting) -> LibraryCall:

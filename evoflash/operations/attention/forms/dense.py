@@ -46,6 +46,9 @@ _STRIDED: Mapping[str, tuple[tuple[int, ...], int]] = {
 }
 
 
+_MOST_BLOCKS = 1184  # eight for each of 148 SMs
+_MOST_ROWS = 32  # of a block
+_COUNTERS = 8192  # bytes
 TENSORS: Mapping[str, Mapping[str, str]] = {name.upper(): axes for name, axes in runtime.TENSORS.items()}
 # In launch order, after the tensor maps; a kernel without global scratch has no workspace.
 PARAMETERS = (
@@ -191,6 +194,14 @@ def arguments(
     integers = (workload.seq_q, workload.seq_kv, workload.heads, workload.kv_heads)
     factor = scale(workload) if softmax_scale is None else softmax_scale
     return scalars(PARAMETERS, (*pointers, *integers, *flat, factor), workspace=workspace)
+
+
+def further_scratch(workload: AttentionWorkload) -> int:
+    """Room for two parts of a few rows that share keys from each of _MOST_BLOCKS blocks: where blocks have
+    equal shares of all keys, one head's may be shared by all of them.
+    """
+    rows = min(_MOST_ROWS, workload.gqa_ratio * workload.seq_q)
+    return 16 * _MOST_BLOCKS * rows * (workload.head_dim + 4) + 2 * _COUNTERS
 
 
 # ---- exports
