@@ -134,6 +134,7 @@ def test_every_seed_is_valid_for_some_layer(seed_of):
         "linear:70b_tp8_o,m=31,dtype=fp8b128",
         "linear:70b_tp8_qkv,m=64",
         "linear:70b_tp8_o,m=64",
+        "linear:8b_gateup,m=64",
     ):
         problem = parse_problem(text)
         space = family.space(problem.compile_keys(GPU.arch), GPU)

@@ -31,21 +31,24 @@ def planned(name, recorder, *, apart=0):
 def test_the_driver_is_asked_for_what_evoflash_asks_it_for(name, apart, recorder):
     plan, workload, strides = planned(name, recorder, apart=apart)
     case = exported(name)
-    (launch,) = load_family(case.genome.family).launches(case.genome, workload, case.gpu)
+    launches = load_family(case.genome.family).launches(case.genome, workload, case.gpu)
     names = [spec.name for spec in operation_of(workload).tensors(workload)]
     addresses = {each: 0x7F00_0000_1000 * (at + 1) for at, each in enumerate(names)}
-    workspace = WORKSPACE if launch.workspace_bytes else 0
+    workspace = WORKSPACE if launches[0].workspace_bytes else 0
     recorder.library.recording_clear()
 
     tensors = tuple(addresses.get(each, 0) for each in ("X", "W", "SW", "R", "Y"))
     plan.launch(tensors, addresses.get("B", 0), workspace, STREAM)
 
-    (asked,) = recorder.launches()
     wanted = operation_of(workload).arguments(workload, addresses, strides, workspace=workspace)
-    assert asked.arguments == tuple(value.tobytes() for value in map(np.asarray, wanted))
-    assert number(asked.arguments[0]) == addresses["X"]
-    assert " ".join(map(str, launch.grid)) in asked.what.replace(",", " ")
-    assert (plan.workspace_bytes, plan.zeroed_bytes) == (launch.workspace_bytes, launch.zeroed_bytes)
+    for asked, launch in zip(recorder.launches(), launches, strict=True):
+        maps, plain = asked.arguments[: len(launch.maps)], asked.arguments[len(launch.maps) :]
+        assert plain == tuple(value.tobytes() for value in map(np.asarray, wanted))
+        assert number(plain[0]) == addresses["X"]
+        # The recorder's maps begin with the tensor's address.
+        assert [number(each[:8]) for each in maps] == [addresses[each.of] for each in launch.maps]
+        assert " ".join(map(str, launch.grid)) in asked.what.replace(",", " ")
+        assert (plan.workspace_bytes, plan.zeroed_bytes) == (launch.workspace_bytes, launch.zeroed_bytes)
 
 
 @table_of_cases()
