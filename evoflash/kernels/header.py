@@ -101,6 +101,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "loop_instructions": 95,
     "uncounted_once": 0,
     "once_bytes": 0,
+    "first_steps": 0,
     "queue_cycles": 0,
     "fetchers": 1,
     "trips": 0,
@@ -233,7 +234,7 @@ def read_table(path: Path) -> tuple[dict[str, Any], str]:
     """The header as a table, with what the family has that it is like, and its first comment."""
     table, summary = _own_table(path)
     model = _model_of(path)
-    return (table if model is None else _completed(read_table(model)[0], table)), summary
+    return (table if model is None else _with_rest(read_table(model)[0], table)), summary
 
 
 def _own_table(path: Path) -> tuple[dict[str, Any], str]:
@@ -262,7 +263,7 @@ def _model_of(path: Path) -> Path | None:
     return found
 
 
-def _completed(model: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _with_rest(model: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """A header with what it does not say as another one says it. A gene without values is left out, wherever
     the other names it; seeds are a family's own.
     """

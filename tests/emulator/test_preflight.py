@@ -199,7 +199,8 @@ def test_headers_say_which_heads_share_a_cta_and_which_ctas_take_piece_after_pie
     for pack in ("off", "on") if "pack_gqa" in names else ("",):
         genome = space.genome({"pack_gqa": pack} if pack else {})
         known = family.names(genome.as_dict(), key, gpu)
-        assert family.loop(known).pack == (key.gqa_ratio if pack == "on" else 1)
+        shares_keys = pack == "on" or name == "decode_dense"
+        assert family.loop(known).pack == (key.gqa_ratio if shares_keys else 1)
     if "schedule" in names:
         known = family.names(space.genome({"schedule": "persistent"}).as_dict(), key, gpu)
         assert family.loop(known).most_ctas == known["slots"]
@@ -215,7 +216,12 @@ def test_the_header_says_how_many_keys_are_masked_at_a_time(parts, groups):
     assert (loop.keys, loop.part_keys) == (64 * groups, 64 // parts)
 
 
-STRIDED = {"flash_mma": (KEYS[1], VALUES), "flash_simt": (KEYS[0], {}), "flash_wmma": (KEYS[3], {})}
+STRIDED = {
+    "flash_mma": (KEYS[1], VALUES),
+    "flash_simt": (KEYS[0], {}),
+    "flash_wmma": (KEYS[3], {}),
+    "decode_dense": (KEYS[2], {}),
+}
 
 
 @pytest.mark.parametrize("name", STRIDED)

@@ -32,7 +32,8 @@ def test_a_kernel_that_asks_for_more_breaks_a_constraint(monkeypatch):
     family = next(each for each in families_for(GPU) if each.name == "flash_simt")
     genome = family.space(PROBLEM.compile_keys(GPU.arch), GPU).sample(np.random.default_rng(1))
     most = most_workspace_bytes(PROBLEM.workloads[0])
-    assert most == 32 * 4 * 32 * (128 + 1) + 4096  # parts, bytes, rows, columns and LSE; counters
+    parts = 32 * 4 * 32 * (128 + 1) + 4096  # parts, bytes, rows, columns and LSE; counters
+    assert most == parts + 16 * 1184 * 4 * (128 + 4) + 2 * 8192  # of blocks that share the keys of a group
 
     def prepared(size):
         larger = replace(family, workspace=Expression(size, "test", (int,)))

@@ -125,7 +125,8 @@ def test_a_prefix_that_begins_no_name_of_c_is_refused(prefix):
 
 
 @pytest.mark.parametrize(
-    "family", ["flash_cluster", "flash_direct", "flash_mma", "flash_simt", "flash_wgmma", "flash_wmma"]
+    "family",
+    ["decode_dense", "flash_cluster", "flash_direct", "flash_mma", "flash_simt", "flash_wgmma", "flash_wmma"],
 )
 @pytest.mark.sample(2)
 def test_statements_are_indented_as_their_blocks_say(family):

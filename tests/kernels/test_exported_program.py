@@ -259,7 +259,8 @@ def test_what_a_kernel_was_compiled_for_stands_in_its_errors(library):
 @pytest.mark.full
 @pytest.mark.parametrize("problem", [DECODE, LONG])
 @pytest.mark.parametrize(
-    "family", ["flash_cluster", "flash_direct", "flash_mma", "flash_simt", "flash_wgmma", "flash_wmma"]
+    "family",
+    ["decode_dense", "flash_cluster", "flash_direct", "flash_mma", "flash_simt", "flash_wgmma", "flash_wmma"],
 )
 def test_nvcc_warns_of_no_seed_of_any_family(family, problem, tmp_path):
     genome, what, gpu = genome_of(family, [], problem=problem, gpu="h200")

@@ -1,5 +1,6 @@
 """Template headers: what they declare, and what a malformed one is told."""
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ from tables import table_of_cases
 
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
-from evoflash.kernels.family import load_family, read_family
+from evoflash.kernels.family import known_families, load_family, read_family
+from evoflash.kernels.header import body_of, gene_notes, header_of
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
@@ -49,6 +51,59 @@ def test_a_malformed_header_names_the_file_and_the_key(tmp_path, old, new, menti
     assert "tiny.cu.j2" in str(caught.value)
     assert mentions in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+LIKE = """{#---
+# Another one.
+like = "tiny"
+version = 2
+entry = "small"
+for = "seq_q > 1"
+[params]
+mode = []
+lanes = [4, 8]  # of a warp
+[when]
+depth = "warps == 2"
+[let]
+threads = "lanes * warps"
+---#}
+"""
+
+
+def like_tiny(tmp_path: Path, text: str = LIKE):
+    (tmp_path / "tiny.cu.j2").write_text(HEADER)
+    path = tmp_path / "small.cu.j2"
+    path.write_text(text)
+    return path
+
+
+def test_a_family_like_another_says_what_differs(tmp_path):
+    family = read_family(path := like_tiny(tmp_path))
+
+    assert (family.name, family.version, family.entry, family.summary) == (
+        "small",
+        2,
+        "small",
+        "Another one.",
+    )
+    assert [param.name for param in family.params] == ["warps", "depth", "lanes"]
+    assert (family.when["depth"].text, family.let["threads"].text) == ("warps == 2", "lanes * warps")
+    assert list(family.check) == ["fits"]
+    assert body_of(path) == "// body\n"
+    assert gene_notes(header_of(path)) == {"lanes": "of a warp"}
+
+
+def test_a_family_like_none_that_there_is_names_the_file(tmp_path):
+    with pytest.raises(TemplateError, match=r"small\.cu\.j2: like: there is no family 'huge'"):
+        read_family(like_tiny(tmp_path, LIKE.replace('"tiny"', '"huge"')))
+
+
+def test_a_search_asks_only_the_families_that_are_meant_for_a_shape(tmp_path):
+    family, gpu = read_family(like_tiny(tmp_path)), load_gpu("l4")
+
+    assert family.suits(parse_problem("mission"), gpu)
+    assert not family.suits(parse_problem("mission,sq=1"), gpu)
+    assert family.suits(parse_problem("mission+mission,sq=1"), gpu)
 
 
 def test_an_expression_that_needs_an_inactive_param_is_refused(tmp_path):
@@ -115,6 +170,17 @@ def test_a_genome_has_the_launches_and_the_workspace_that_its_values_ask_for(
     assert tuple(launch.entry for launch in launches) == entries
     assert {launch.workspace_bytes for launch in launches} == {workspace_bytes}
     assert launches[-1].smem_bytes == (1024 if warps == 1 else 0)
+
+
+@pytest.mark.parametrize("name", known_families())
+def test_names_for_thousands_of_genomes_are_those_for_one(name):
+    family, gpu = load_family(name), load_gpu("h200")
+    problem = parse_problem(family.usual_problem)
+    (key,) = problem.compile_keys(gpu.arch)
+    space, quick = family.space((key,), gpu), family.quick_names(key, gpu)
+    near = (each for seed in family.seeds_for(problem, space, gpu)[:4] for each in space.neighbours(seed))
+    for genome in islice(near, 40):
+        assert quick(genome.as_dict()) == family.names(genome.as_dict(), key, gpu)
 
 
 def test_a_gene_can_depend_on_the_mask(tmp_path):

@@ -32,18 +32,18 @@ ALIGNED = {
     "flash_mma": {16: "q_tile k_ring v_ring"},
     "flash_wmma": {32: "q_tile k_tile v_tile ring scores out probs", 4: "shrinks inverses"},
     "flash_direct": {16: "place parts", 4: "sums"},
+    "decode_dense": {16: "ring q_ring notes inbox", 8: "statistics bar", 4: "flag"},
     "flash_simt": {16: "kQueriesAt kTilesAt", 8: "kScratchAt", 4: "kStateAt"},
 }
-FIRST, OTHER = ({"lane": lane, "row_warp": warp, "slice": warp} for lane, warp in ((0, 0), (5, 1)))  # threads
+FIRST, OTHER = (
+    {"lane": lane, "warp": warp, "row_warp": warp, "slice": warp} for lane, warp in ((0, 0), (5, 1))
+)  # threads
 STEPS = 1000  # of a walk
 
 
 def genes_of_smem(family: Family) -> tuple[str, ...]:
     """The genes on which the header's shared memory hangs, by way of derived values."""
-    text = family.path.read_text(encoding="utf-8").partition("---#}")[0]
-    lets = dict(
-        re.findall(r'^(\w+)\s*=\s*"(.*?)"', text.partition("\n[let]")[2].partition("\n[check]")[0], re.M)
-    )
+    lets = {name: str(each.text) for name, each in family.let.items()}
     wanted, found = ["smem"], set[str]()
     while wanted:
         words = set(re.findall(r"\w+", lets.pop(wanted.pop(), "")))

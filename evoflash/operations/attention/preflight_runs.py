@@ -307,7 +307,7 @@ def _groups(cut: _Cut, keys: int) -> AttentionWorkload:
 
 
 def _square(cut: _Cut) -> AttentionWorkload:
-    rows = cut.square_blocks * cut.rows or 2 * cut.keys
+    rows = cut.square_blocks * cut.rows or 2 * (cut.rows if cut.shares else cut.keys)
     return cut.workload(rows, rows)
 
 

@@ -201,7 +201,7 @@ def further_scratch(workload: AttentionWorkload) -> int:
     equal shares of all keys, one head's may be shared by all of them.
     """
     rows = min(_MOST_ROWS, workload.gqa_ratio * workload.seq_q)
-    return 16 * _MOST_BLOCKS * rows * (workload.head_dim + 32) + 2 * _COUNTERS
+    return 16 * _MOST_BLOCKS * rows * (workload.head_dim + 4) + 2 * _COUNTERS
 
 
 # ---- exports
