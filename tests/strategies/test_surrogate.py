@@ -12,7 +12,15 @@ from evoflash.space import Check, Genome, Param, SearchSpace, Values
 from evoflash.strategies import make_strategy
 from evoflash.strategies.family_bandit import Bandit
 from evoflash.strategies.gaussian_process import Earlier
-from evoflash.strategies.surrogate import BATCH, ELITES, OPENING, SEEDS, STANDSTILL, Surrogate
+from evoflash.strategies.surrogate import (
+    BATCH,
+    ELITES,
+    OPENING,
+    SEEDS,
+    STANDING_UNTILED,
+    STANDSTILL,
+    Surrogate,
+)
 
 LEARNT = {"one_gene", "two_genes"}
 
@@ -93,6 +101,22 @@ def test_when_nothing_gains_it_jumps_and_draws_more() -> None:
     assert standing["sample"] > moving["sample"]
 
 
+def test_where_no_tile_is_named_a_standstill_has_the_model_choose_far_from_the_best() -> None:
+    def differing(genome: Genome) -> int:
+        return sum(value != 0 for _, value in genome.values)
+
+    space = SearchSpace("plain", tuple(Param(f"p{at}", (0, 1, 2, 3)) for at in range(6)))
+    best, rng = space.genome({}), np.random.default_rng(0)
+    strategy = Surrogate(space, seed=0)
+    for genome in dict.fromkeys((best, *(space.sample(rng) for _ in range(60)))):
+        strategy.tell(Proposal(genome), evaluated(genome, 1.0 + differing(genome)))
+
+    picked = [differing(strategy.ask().genome) for _ in STANDING_UNTILED]
+
+    far = [genes for kind, genes in zip(STANDING_UNTILED, picked, strict=True) if kind == "far"]
+    assert min(far) >= 3 > min(picked)
+
+
 def test_one_pick_of_a_batch_has_a_new_tile_though_the_best_one_still_pays() -> None:
     switches = tuple(Param(f"s{at}", (0, 1)) for at in range(6))
     space = SearchSpace(
@@ -116,7 +140,7 @@ def test_where_valid_genomes_are_rare_a_random_genome_is_a_walk_from_one_that_wa
         return all(abs(step) <= 1 for step in steps)  # 1 of 1,800 points
 
     params = tuple(Param(f"p{at}", tuple(range(8))) for at in range(8))
-    rare = SearchSpace("rare", params, checks=(Check("smooth", is_smooth),))
+    rare = SearchSpace("rare", params, checks=(Check("smooth", is_smooth),), blocks=(("p0",),))
     rng = np.random.default_rng(0)
     genomes = tuple(dict.fromkeys(rare.sample(rng) for _ in range(30)))
     strategy = Surrogate(rare, seed=0)
