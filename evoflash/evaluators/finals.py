@@ -106,11 +106,11 @@ def promote(
 
     Shapes and data come from a seed that is drawn for this: no search can have met it. A rejection names it.
     """
-    seed = retimer.begin_finals()
-    log.info("hidden shapes: seed %d", seed)
     fastest, is_proven = _fastest(store, run, count), len(store.history(run)) >= _A_SEARCH
     likely = [genome for genome, us in fastest if us <= _WITHIN * fastest[0][1]] if is_proven else []
     proofs = {genome.id: retimer.proof_as_finalist(genome) for genome in likely}
+    seed = retimer.begin_finals()
+    log.info("hidden shapes: seed %d", seed)
     right, slowest_us = list[Finalist](), math.inf
     for genome, score_us in fastest:
         if score_us > slowest_us:

@@ -43,6 +43,7 @@ from evoflash.evaluators.pipeline import (
     GpuQueues,
     Judge,
     PreparingEvaluator,
+    launcher,
     preparation_of,
 )
 from evoflash.evaluators.prepare import (
@@ -59,7 +60,7 @@ from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process import rungs
 from evoflash.gpu.process.finals import FinalReport, FinalTask
 from evoflash.gpu.process.outcome import GpuOutcome
-from evoflash.gpu.process.rungs import Anchor, GpuTask, Launcher, launches_on
+from evoflash.gpu.process.rungs import Anchor, GpuTask, launches_on
 from evoflash.gpu.process.warm_up import REFERENCES_LIMIT_S, keep_cases
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
@@ -153,7 +154,7 @@ class TaskTemplate:
             genome.id,
             self.gpu,
             builds,
-            self._launcher(genome),
+            launcher(genome, self.gpu),
             checks=self.checks,
             timed=self.problem.workloads,
             seed=self.seed,
@@ -162,16 +163,12 @@ class TaskTemplate:
 
     def hidden_launches(self, genome: Genome, *, seed: int) -> rungs.Launches:
         """Launches on shapes that are drawn from the seed."""
-        return launches_on(self.hidden_workloads(seed), self._launcher(genome))
+        return launches_on(self.hidden_workloads(seed), launcher(genome, self.gpu))
 
     def hidden_workloads(self, seed: int) -> tuple[Workload, ...]:
         """The shapes that are drawn from the seed."""
         operation = registry.load(self.problem.operation)
         return operation.hidden_workloads(self.problem.compile_keys(self.gpu.arch), seed=seed)
-
-    def _launcher(self, genome: Genome) -> Launcher:
-        family = load_family(genome.family)
-        return lambda workload: family.launches(genome, workload, self.gpu)
 
 
 def task_template(problem: Problem, gpu: GpuSpec, *, seed: int) -> TaskTemplate:
@@ -486,10 +483,12 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         self._worker.prepare_finals(self._asked.hidden_workloads(self._hidden_seed), self._hidden_seed)
 
     def begin_finals(self) -> int:
-        """The seed of hidden shapes and of their data; no process that a candidate ran in has seen them."""
+        """The seed of hidden shapes and of their data; no process that a candidate ran in sees them, which is
+        why this waits for another one.
+        """
         seed, self._hidden_seed = self._hidden_seed, None
         if seed is not None:
-            self._worker.begin_finals()
+            self._worker.begin_finals().result()
         return secrets.randbits(48) if seed is None else seed
 
     def in_turns(self, finalists: Sequence[GpuTask]) -> FinalReport | None:

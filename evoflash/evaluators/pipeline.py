@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from evoflash.evaluation import JUDGED, Basis, Build, Evaluation, Proposal, Rung, Status
@@ -26,6 +27,7 @@ from evoflash.evaluators.prepare import (
 from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
+from evoflash.launch import LaunchConfig
 from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.space import Genome
@@ -348,7 +350,7 @@ class Duplicates:
 
     def __init__(self, problem: Problem, gpu: GpuSpec, history: Iterable[Evaluation]) -> None:
         """`history` is what the run has evaluated before."""
-        self._problem, self._gpu = problem, gpu
+        self._launches = lru_cache(maxsize=4096)(partial(_launches, problem, gpu))
         self._first: dict[object, Evaluation] = {}
         for evaluation in history:
             self.remember(evaluation)
@@ -371,13 +373,19 @@ class Duplicates:
         """What two genomes have in common that are the same kernel: machine code and launches."""
         if not _have_machine_code(builds):
             return genome.id
-        family = load_family(genome.family)
-        launches = tuple(
-            launch
-            for workload in self._problem.workloads
-            for launch in family.launches(genome, workload, self._gpu)
-        )
-        return tuple(build.text_sha for build in builds), launches
+        return tuple(build.text_sha for build in builds), self._launches(genome)
+
+
+def _launches(problem: Problem, gpu: GpuSpec, genome: Genome) -> tuple[LaunchConfig, ...]:
+    launches = launcher(genome, gpu)
+    return tuple(launch for workload in problem.workloads for launch in launches(workload))
+
+
+def launcher(genome: Genome, gpu: GpuSpec) -> Callable[[Workload], tuple[LaunchConfig, ...]]:
+    """The genome's launches on workloads, of which those with one compile key see the same names."""
+    family = load_family(genome.family)
+    names = cache(lambda key: family.names(genome.as_dict(), key, gpu))
+    return lambda workload: family.launches_of(names(workload.compile_key(gpu.arch)), workload)
 
 
 def _have_machine_code(builds: tuple[Build, ...]) -> bool:

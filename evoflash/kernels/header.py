@@ -101,6 +101,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "loop_instructions": 95,
     "uncounted_once": 0,
     "once_bytes": 0,
+    "first_steps": 0,
     "queue_cycles": 0,
     "fetchers": 1,
     "trips": 0,

@@ -191,7 +191,7 @@ class _Ctas:
         # Without a producer's: they ask for copies and sleep.
         self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
         resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
-        sms = _sms_of_clusters(self.cluster, gpu)
+        sms = _sms_of_clusters(self.cluster, gpu, lone=resident == 1)
         uneven = k["dependent_uneven"] if launch.dependent else 1
         self.together = min(resident, math.ceil(uneven * self.count / sms))  # on the busiest SM
         self.l1_bytes = _L1_BYTES + gpu.smem_per_sm - self.together * (launch.smem_bytes + _CTA_BYTES)
@@ -201,12 +201,13 @@ class _Ctas:
         self.l2_bytes_per_clk = _L2_PORT if groups else min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)
 
 
-def _sms_of_clusters(cluster: int, gpu: GpuSpec) -> int:
-    """SMs that get CTAs: a cluster lies on as many SMs of one part of the GPU as it has CTAs, and what is
-    left of that part stays empty. All SMs, where it is not known how the GPU is divided.
+def _sms_of_clusters(cluster: int, gpu: GpuSpec, *, lone: bool) -> int:
+    """SMs that get CTAs: a cluster lies on as many SMs of one part of the GPU as it has CTAs, or on pairs of
+    SMs where an SM has room for one of its CTAs alone, and what is left of that part stays empty. All SMs,
+    where it is not known how the GPU is divided.
     """
-    parts = constants()["sms_of_parts"]
-    used = sum(sms // cluster * cluster for sms in parts) if sum(parts) == gpu.sm_count else 0
+    parts, takes = constants()["sms_of_parts"], cluster + cluster % 2 if lone and cluster > 1 else cluster
+    used = sum(sms // takes * cluster for sms in parts) if sum(parts) == gpu.sm_count else 0
     return used or gpu.sm_count
 
 
@@ -224,6 +225,9 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     start = _start_cycles(ctas) + _norm(
         (_path_cycles(counts.fixed, before, ctas, gpu), *_unit_cycles(once, ctas)), p
     )
+    # What it copies before its loop, beside no more of its ring than that is deep.
+    first = min(profile.first_steps, max(steps)) * _common_bytes(profile, work)
+    start += ctas.together * first / ctas.l2_bytes_per_clk / max(1, profile.stages - 1)
     if work.parts > 1:  # it leaves its part, and asks how many were left before
         start += ctas.k["counter_cycles"]
     waits = _step_cycles(profile, extra, ctas, gpu)
@@ -247,10 +251,15 @@ def _l1_misses(profile: Profile, ctas: _Ctas, work: Work) -> float:
     if not work.common_bytes:
         return counted
     once = min(counted, profile.once_bytes / 32)
-    common = min(counted - once, work.common_bytes / profile.splits / max(work.steps) / 32)
+    common = min(counted - once, _common_bytes(profile, work) / 32)
     stays = work.common_bytes <= ctas.l1_bytes
     sharing = max(1.0, ctas.count / ctas.busy_sms if stays else ctas.together)
     return once + common * min(profile.splits, sharing) / sharing
+
+
+def _common_bytes(profile: Profile, work: Work) -> float:
+    """Of a step, that all CTAs with the same share of the items load."""
+    return work.common_bytes / profile.splits / max(work.steps)
 
 
 def _merge_cycles(work: Work, profile: Profile, ctas: _Ctas) -> float:
@@ -401,13 +410,13 @@ PROPORTIONS = (  # all but the last in powers of two
 
 def proportions_on(problem: Problem, family: "Family", gpu: GpuSpec) -> Proportions:
     """The proportions of the family's valid genomes, means over the problem's workloads."""
-    keys = [workload.compile_key(gpu.arch) for workload in problem.workloads]
+    quick = [family.quick_names(workload.compile_key(gpu.arch), gpu) for workload in problem.workloads]
 
     def of(genome: Genome) -> tuple[float, ...]:
-        each = []
-        for workload, key in zip(problem.workloads, keys, strict=True):
-            names = family.names(genome.as_dict(), key, gpu)
-            launches = family.launches_of(names, workload)
+        each, values = [], genome.as_dict()
+        for workload, names_of in zip(problem.workloads, quick, strict=True):
+            names = names_of(values)
+            launches = family.shapes_of(names, workload)
             each.append(_proportions(launches, family.loop(names), workload, gpu))
         return tuple(sum(column) / len(column) for column in zip(*each, strict=True))
 

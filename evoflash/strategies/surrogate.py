@@ -58,7 +58,7 @@ TRIES = 4  # draws for each jump that is wanted, until the space is taken to hav
 PAIRS, CHILDREN, POINTS = 60, 15, 100  # offered: jumps from each elite, operators' children, raw points
 TILES = 200  # draws of other tiles for each elite; two in three and more of them are not valid
 WALKS = 15  # offered where raw points are hardly ever valid
-REDRAWN = 40  # outcomes after which other jumps from the same elites are offered
+REDRAWN = 8  # batches after which other jumps from the same elites are offered
 DRAWS = 64  # of a jump or a walk until one is new
 STEPS = 3  # jumps that make a walk
 # A batch's picks, and those at a standstill; of a space without tiles the model picks freely instead.
@@ -163,6 +163,7 @@ class BatchContext:
     points: tuple[Genome, ...]  # the valid ones of some points of the raw product: none where they are rare
     taken: set[Genome]  # told, in flight or picked before
     rng: np.random.Generator
+    drawing: int  # jumps from an elite are the same while this number is
 
 
 class Offers:
@@ -191,11 +192,11 @@ class Offers:
 
     def _far(self, genome: Genome, known: BatchContext) -> tuple[Genome, ...]:
         """Jumps from a genome, kept for some time: to check whether one is valid takes some 0.1 ms."""
-        drawing = len(known.told) // REDRAWN
-        if (genome, drawing) not in self._jumps:
-            rng = np.random.default_rng([self._seed, int(genome.id, 16), drawing])
-            self._jumps[genome, drawing] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
-        return self._jumps[genome, drawing]
+        which = genome, known.drawing
+        if which not in self._jumps:
+            rng = np.random.default_rng([self._seed, int(genome.id, 16), known.drawing])
+            self._jumps[which] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
+        return self._jumps[which]
 
     def _tiles(self, genome: Genome) -> tuple[Genome, ...]:
         """The genome with other values of the block that its space declares first, its tile; kept."""
@@ -321,15 +322,17 @@ class Surrogate:
         if learnt > self._learnt:
             for evaluation in self._told[self._learnt : learnt]:
                 self._elites.add(evaluation)
-            self._learnt, self._picks = learnt, self._batches(self._batch_context(self._told[:learnt]))
+            known = self._batch_context(self._told[:learnt], drawing=learnt // (REDRAWN * batch))
+            self._learnt, self._picks = learnt, self._batches(known)
         return next((proposal for proposal in self._picks if proposal.genome in self._unseen), None)
 
-    def _batch_context(self, told: Sequence[Evaluation]) -> BatchContext:
+    def _batch_context(self, told: Sequence[Evaluation], *, drawing: int) -> BatchContext:
         in_flight = tuple(self._in_flight)
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
         rng = np.random.default_rng([self._seed, len(told), 2])
         elites = tuple(elite.genome for elite in self._elites.elites) or _fastest(told)
-        return BatchContext(told, in_flight, elites, tuple(self._offers.points(rng)), taken, rng)
+        points = tuple(self._offers.points(rng))
+        return BatchContext(told, in_flight, elites, points, taken, rng, drawing)
 
     def _batches(self, known: BatchContext) -> Iterator[Proposal]:
         """Proposals in the order in which they are wanted.

@@ -171,7 +171,7 @@ def size_plan_of(
     if operation.rearranged is not None:
         relation = operation.rearranged(first, workload=workload, rng=rng)
         launches += [CheckLaunch(moved) for moved in relation.after.runs]
-        if isinstance(relation.before, Rows) and (relation.is_exact or relation.before.rows is not None):
+        if relation.is_exact:
             checks.append(_same_bits(CheckPlan(workload, tuple(launches), ()), relation))
         checks.append(relation)
     return CheckPlan(workload, tuple(launches), tuple(checks))

@@ -1,5 +1,6 @@
 """Template headers: what they declare, and what a malformed one is told."""
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from tables import table_of_cases
 
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
-from evoflash.kernels.family import load_family, read_family
+from evoflash.kernels.family import known_families, load_family, read_family
 from evoflash.kernels.header import body_of, gene_notes, header_of
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.problem import parse_problem
@@ -169,6 +170,17 @@ def test_a_genome_has_the_launches_and_the_workspace_that_its_values_ask_for(
     assert tuple(launch.entry for launch in launches) == entries
     assert {launch.workspace_bytes for launch in launches} == {workspace_bytes}
     assert launches[-1].smem_bytes == (1024 if warps == 1 else 0)
+
+
+@pytest.mark.parametrize("name", known_families())
+def test_names_for_thousands_of_genomes_are_those_for_one(name):
+    family, gpu = load_family(name), load_gpu("h200")
+    problem = parse_problem(family.usual_problem)
+    (key,) = problem.compile_keys(gpu.arch)
+    space, quick = family.space((key,), gpu), family.quick_names(key, gpu)
+    near = (each for seed in family.seeds_for(problem, space, gpu)[:4] for each in space.neighbours(seed))
+    for genome in islice(near, 40):
+        assert quick(genome.as_dict()) == family.names(genome.as_dict(), key, gpu)
 
 
 def test_a_gene_can_depend_on_the_mask(tmp_path):

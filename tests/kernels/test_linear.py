@@ -130,6 +130,8 @@ def test_every_seed_is_valid_for_some_layer(seed_of):
         "linear:8b_o,m=31,dtype=fp8b128",
         "linear:8b_gateup,m=4,dtype=fp8t",
         "linear:8b_gateup,m=31,dtype=fp8b128",
+        "linear:70b_tp8_qkv,m=31,dtype=fp8b128",
+        "linear:70b_tp8_o,m=31,dtype=fp8b128",
         "linear:70b_tp8_qkv,m=64",
         "linear:70b_tp8_o,m=64",
     ):

@@ -163,16 +163,16 @@ def test_one_cta_too_many_costs_another_wave():
 
 def test_clusters_leave_sms_idle_that_are_too_few_for_one_more():
     # A CTA on each SM: 31 clusters of four lie on an H200, so that the last of 32 waits for another.
-    launch = replace(LAUNCH, grid=(1, 128, 1), smem_bytes=200_000)
-    work = AttentionWorkload(1, 128, 128, 64, 4096, 64)
-
-    def latency_us(cluster: int, **gpu: int) -> float:
-        clustered = replace(launch, cluster=(cluster, 1, 1))
+    def latency_us(cluster: int, *, heads: int = 128, smem_bytes: int = 200_000, **gpu: int) -> float:
+        work = AttentionWorkload(1, heads, heads, 64, 4096, 64)
+        clustered = replace(LAUNCH, grid=(1, heads, 1), cluster=(cluster, 1, 1), smem_bytes=smem_bytes)
         found = estimate(PROFILE, (clustered,), work, replace(H200, **gpu), registers=128)
         return found.terms["latency"]
 
     assert latency_us(4) > 1.8 * latency_us(2)
     assert latency_us(4, sm_count=144) < 1.1 * latency_us(2, sm_count=144)  # how it is divided is not known
+    # Three take two pairs of SMs, or lie closer where an SM has room for two of them.
+    assert latency_us(3, heads=120) > 1.8 * latency_us(3, heads=120, smem_bytes=100_000)
 
 
 def test_a_persistent_grid_takes_as_long_as_the_pieces_that_one_cta_gets():
@@ -239,6 +239,28 @@ def test_what_ctas_of_an_sm_load_alike_comes_from_l2_once():
         return estimate(profile, (launch,), work, H200, registers=64).terms["l2"]
 
     assert l2_us(1000) == pytest.approx((2048 + 512 / 7.76) / 2560 * l2_us(220_000), rel=0.001)
+
+
+def test_what_is_copied_before_the_loop_delays_it_the_more_the_less_streams_beside_it():
+    (work,) = parse_problem("linear:m=8,n=2048,k=8192,dtype=bf16").workloads
+    launch = replace(LAUNCH, grid=(128, 1, 1), smem_bytes=200_000)
+
+    def us(first_steps: int, stages: int) -> float:
+        profile = Profile(
+            launches=(Counts({}, PER_STEP),),
+            rows=16,
+            keys=1024,
+            stages=stages,
+            splits=1,
+            first_steps=first_steps,
+        )
+        return estimate(profile, (launch,), work, H200, registers=64).total_us
+
+    # 16 KB of x for each of four steps, through a port of 64 bytes a cycle at most.
+    late = us(4, 2) - us(0, 2)
+    assert late > 4 * 16384 / 64 / H200.clock_mhz
+    assert us(4, 3) - us(0, 3) == pytest.approx(late / 2)
+    assert us(9, 2) == us(8, 2)  # there are eight steps
 
 
 def test_what_only_dram_has_is_longer_on_its_way_than_what_l2_has():

@@ -93,8 +93,8 @@ def size_plan():
 
 def test_at_size_whole_groups_change_places():
     plan = size_plan()
-    (moved,) = [each for each in plan.checks if isinstance(each, SameBits) and each.rows is not None]
-    rows = moved.rows.reshape(8, 60)
+    (moved,) = [each for each in plan.checks if isinstance(each, Relation)]
+    rows = moved.before.rows.reshape(8, 60)
     assert (np.diff(rows, axis=1) == 1).all()
     assert sorted(rows[:, 0]) == list(range(0, 480, 60))
     assert (rows[:, 0] != np.arange(0, 480, 60)).any()
@@ -116,8 +116,6 @@ def test_a_plan_at_size_can_be_carried_out_one_by_one():
     assert check_one_by_one(plan, launch).passed
     assert launched == list(plan.launches)
     said = check_one_by_one(plan, mixes_up_a_head).reason
-    assert said.startswith("exchanged batches and heads: the output is not the same to the bit in ")
-    said = check_one_by_one(plan, mixes_up_a_head, is_deterministic=False).reason
     assert said.startswith("exchanged batches and heads: the output moves by rel_l2")
 
 

@@ -133,7 +133,7 @@ class GpuWorker:
         return self._in_a_lane(lambda _, lane: lane.outcome(task, Rung.SMOKE, self._jobs.screen, task))
 
     def _evaluate(self, task: GpuTask) -> GpuOutcome:
-        def proven(gpu: Gpu, lane: Lane) -> GpuOutcome:
+        def prove(gpu: Gpu, lane: Lane) -> GpuOutcome:
             checked = lane.outcome(task, Rung.SMOKE, self._jobs.check, task)
             if checked.status is not Status.CORRECT or not task.timed:
                 return checked
@@ -143,7 +143,7 @@ class GpuWorker:
                 self._open_another(gpu, lane)
             return timed
 
-        return self._in_a_lane(proven)
+        return self._in_a_lane(prove)
 
     def _in_a_lane(self, call: Callable[[Gpu, Lane], T]) -> T:
         """What the call comes to in the next lane that is free; where its GPU is lost, on another one."""

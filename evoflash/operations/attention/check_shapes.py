@@ -26,8 +26,10 @@ _MANY_HEADS, _MANY_GROUPS, _ODD_BATCH, _MANY_LENGTHS = 33, 8, 5, (20, 70)
 # More heads than seven bits count, and more queries than ten: what goes by such a number shows nowhere else.
 _MOST_HEADS, _FEW_LENGTHS, _TALL = 130, (3, 270), (1030, 40)
 # The first number n whose reciprocal in fp32, times n, is below 1: who divides so by the number of heads
-# finds another batch. 47, 55, 61, 82 and 83 are others. Two batches, and two query blocks of the usual sizes.
-UNEVEN_HEADS, _TWO_BLOCKS = 41, (130, 9)
+# finds another batch. 47, 55, 61, 82 and 83 are others. Two batches, and two query blocks of the usual sizes;
+# fewer rows where many query heads share one of these: all check shapes together must fit into a batch on the
+# device (gpu/process/cache.py), without which a kernel's check takes ten seconds.
+UNEVEN_HEADS, _TWO_BLOCKS, _UNEVEN_ROWS = 41, (130, 9), 520
 
 
 def check_workloads(keys: Sequence[AttentionKey]) -> tuple[AttentionWorkload, ...]:
@@ -42,10 +44,15 @@ def check_workloads(keys: Sequence[AttentionKey]) -> tuple[AttentionWorkload, ..
             key.workload(1, -(-_MOST_HEADS // key.gqa_ratio), *_FEW_LENGTHS),
             key.workload(1, 1, *_TALL),
             key.workload(2, 1, _SQUARE, _SQUARE),
-            key.workload(2, UNEVEN_HEADS, *_TWO_BLOCKS),
+            key.workload(2, UNEVEN_HEADS, *_uneven_lengths(key)),
         )
     )
     return ordinary + special
+
+
+def _uneven_lengths(key: AttentionKey) -> tuple[int, int]:
+    rows, keys = _TWO_BLOCKS
+    return max(keys, min(rows, _UNEVEN_ROWS // key.gqa_ratio)), keys
 
 
 def _many_groups(key: AttentionKey) -> int:

@@ -81,7 +81,9 @@ def ignores_shifts(
 def keeps_heads_apart(
     inputs: AttentionInputs, *, workload: AttentionWorkload, rng: np.random.Generator
 ) -> Relation:
-    """Batches and key/value heads, with their queries, may change places: outputs go along, in every bit."""
+    """Batches and key/value heads, with their queries, may change places: outputs go along, but for rounding,
+    since where a head stands may say how blocks that share all keys divide its own.
+    """
     w = workload
     batches, groups = other_order(w.batch, rng), other_order(w.kv_heads, rng)
     heads = (groups[:, None] * w.gqa_ratio + np.arange(w.gqa_ratio)).reshape(-1)

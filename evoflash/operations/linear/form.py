@@ -159,8 +159,8 @@ STRUCT = CallStruct("evoflash_linear", "EVOFLASH_LINEAR", FIELDS, ERRORS)
 
 
 def further_scratch(workload: LinearWorkload) -> int:
-    """Bytes of a workspace beside parts of y: counters; x made ready for all CTAs, in as many as fp32 has; and
-    parts of rows that y has not, up to eight, which is what tensor cores compute.
+    """Bytes of a workspace beside parts of y: counters; x made ready for all CTAs, as large as in fp32; parts
+    of rows that y has not, up to eight, which is what tensor cores compute.
     """
     rows = max(8, next(known for known in ROW_CLASSES if known >= workload.m))
     return (1 << 16) + 4 * rows * (workload.k + BLOCK) + 4 * max(0, 8 - workload.m) * 8 * workload.n

@@ -33,7 +33,7 @@ def keeps_rows_apart(inputs: LinearInputs, *, workload: LinearWorkload, rng: np.
     """Rows of x may change places: those of y go along, in every bit, wherever in a batch a row stands."""
     order = other_order(workload.m, rng)
     moved = _with_rows(inputs, order, "rows exchanged")
-    return Relation("exchanged rows", Rows((inputs,), order), Rows((moved,)))
+    return Relation("exchanged rows", Rows((inputs,), order), Rows((moved,)), is_exact=True)
 
 
 def ignores_company(inputs: LinearInputs, *, workload: LinearWorkload, rng: np.random.Generator) -> Relation:
