@@ -9,6 +9,7 @@ from tables import data, table_of_cases
 from evoflash.launch import LaunchConfig, occupancy
 from evoflash.operation import Loop
 from evoflash.operations.attention.loop import kv_tiles, steps_of
+from evoflash.operations.attention.loop import work as dense_work
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
 from evoflash.operations.paged.loop import work as paged_work
 from evoflash.perf_model import (
@@ -335,6 +336,9 @@ def test_ctas_that_share_a_sequence_leave_parts_of_it(changes, steps, parts):
     assert found.steps == steps
     assert found.parts == parts
     assert found.part_bytes == 4 * 8 * (128 + 2)
+    dense = AttentionWorkload(1, 8, 1, 1, 16384, 128)
+    assert dense_work(dense, replace(loop, pack=8, shares=1)) == found
+    assert sum(dense_work(replace(dense, seq_q=3), replace(loop, pack=8, shares=1)).steps) == 3 * sum(steps)
 
 
 def test_the_last_cta_merges_what_all_others_left():
