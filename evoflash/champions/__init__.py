@@ -1,7 +1,7 @@
 """The shipped archive of the best genome measured for each problem, and of past searches. Measures nothing.
 
-champions/<gpu>.toml is written by scripts.pages.champions, or by hand where it only names a GPU of the same
-SMs (`starts_from`), whose champions and past searches are a start too. A champion is where a search starts,
+champions/<gpu>.toml is written by scripts.pages.champions. It may name a GPU of the same SMs (`starts_from`),
+whose champions and past searches are a start too. A champion is where a search starts,
 and an answer, on its own GPU, only once it was checked again (app/best.py). Which problems are near one
 another is told here.
 

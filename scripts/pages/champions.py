@@ -3,13 +3,15 @@
     python -m scripts.pages.champions scripts/peers/records/peers-h200.json -o evoflash/champions/h200.toml
 
 Of each problem the fastest genome stays that was timed again in turns with the baselines and was right. What
-the output file holds from other sources takes part; `--fresh` forgets it. Measures and estimates nothing.
+the output file holds from other sources takes part; `--fresh` forgets all but which GPU it starts from.
+Measures and estimates nothing.
 """
 
 import argparse
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -209,8 +211,8 @@ def is_current(genome: Genome) -> bool:
         return False
 
 
-def as_toml(found: Sequence[Champion]) -> str:
-    """The file's text."""
+def as_toml(found: Sequence[Champion], *, starts_from: str = "") -> str:
+    """The file's text. `starts_from`: another GPU whose champions searches start from, too."""
     names: dict[tuple[str, str], str] = {}  # of what is said of a source: its name in the file
     for source in ((each.source, each.command) for each in found):
         stem = Path(source[0]).stem
@@ -219,7 +221,9 @@ def as_toml(found: Sequence[Champion]) -> str:
         "\n".join([f"[source.{_key(name)}]", *_lines({"source": source, "command": command})]) + "\n"
         for (source, command), name in names.items()
     ]
-    return "\n".join([HEAD, *heads, *(_entry(each, names[each.source, each.command]) for each in found)])
+    other = [*_lines({"starts_from": starts_from}), ""] if starts_from else []
+    entries = (_entry(each, names[each.source, each.command]) for each in found)
+    return "\n".join([HEAD, *other, *heads, *entries])
 
 
 def _entry(champion: Champion, source: str) -> str:
@@ -255,6 +259,11 @@ def _held(output: Path, sources: Sequence[str]) -> list[Champion]:
     return [champion for champion in held if champion.source not in sources]
 
 
+def _other_gpu(output: Path) -> str:
+    table = tomllib.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
+    return str(table.get("starts_from", ""))
+
+
 def main() -> int:
     """Read, choose, write; one line for each champion."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -270,7 +279,8 @@ def main() -> int:
         print(f"champions: {error}", file=sys.stderr)
         return 1
     kept = fastest(found, is_current=is_current)
-    args.output.write_text(as_toml(kept), encoding="utf-8")
+    text = as_toml(kept, starts_from=_other_gpu(args.output))
+    args.output.write_text(text, encoding="utf-8")
     for each in kept:
         print(f"{each.us:10.2f} us  {each.genome.family} {each.genome.id}  {each.problem}  ({each.source})")
     return 0
