@@ -83,7 +83,8 @@ def test_ctrl_c_ends_a_search_whatever_it_waits_for(tmp_path, slow):
     """By default in the first step and the last of each kind of process; the finals are the next test's."""
     code, said = Search(tmp_path, slow).stopped(signal.SIGINT)
     assert code == 130
-    assert said.count("the same command continues") == 1
+    # A process may have come to its references before the search has anything to keep.
+    assert said.count("the same command continues") in ((0, 1) if slow == "learn" else (1,))
 
 
 @pytest.mark.slow
