@@ -43,7 +43,9 @@ def candidates(workloads: Sequence[Workload], gpu: GpuSpec, *, db: str, most: in
     UsageError where no family has any.
     """
     keys = Problem(tuple(workloads)).compile_keys(gpu.arch)
-    sources = [*_stored_kernels(db, gpu), *_archived_kernels(gpu)]
+    operations = {workload.operation for workload in workloads}
+    known = (*_stored_kernels(db, gpu), *_archived_kernels(gpu))  # another operation's say nothing of these
+    sources = [each for each in known if each.problem.operation in operations]
     ways = [_nearest(workload, sources, keys, gpu) for workload in _in_turns(workloads, sources, gpu)]
     found: dict[Genome, None] = {}
     while ways and len(found) < most:
@@ -153,9 +155,6 @@ def _few(store: Store, gpu: GpuSpec) -> Iterator[CandidateKernel]:
             found = [each for each in store.find(genome_id) if each.genome.id == genome_id]
             if found:
                 yield CandidateKernel(parse_problem(problem), found[0].genome)
-
-
-# isort: skip
 
 
 @dataclass(frozen=True, slots=True)
