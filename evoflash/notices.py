@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import partial
 
 from evoflash.errors import EvoflashError, without_passwords
 from evoflash.paths import default_database
@@ -47,7 +48,14 @@ def count_of(number: int, noun: str) -> str:
 @contextmanager
 def working(on: str) -> Iterator[None]:
     """Say what is being done where it takes longer than people like to wait without a word."""
-    clock = threading.Timer(_PATIENCE_S, copy_context().run, (say, f"{on} ..."))
+    with call_if_late(partial(copy_context().run, say, f"{on} ..."), after_s=_PATIENCE_S):
+        yield
+
+
+@contextmanager
+def call_if_late(function: Callable[[], object], *, after_s: float) -> Iterator[None]:
+    """Call the function, in a thread of its own, where what is inside takes longer than that."""
+    clock = threading.Timer(after_s, function)
     clock.daemon = True
     clock.start()
     try:

@@ -7,10 +7,17 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from cluster_jobs import jobs
 from waiting import is_alive, until
 
+from evoflash.app.search import plan as planning
+from evoflash.app.search.limits import Limits
+from evoflash.app.search.machines import Machines
+from evoflash.app.search.session import run_search
+from evoflash.evaluation import Basis
 from evoflash.store.store import open_store
 
 ROOT = Path(__file__).parents[1]
@@ -109,3 +116,20 @@ def history_of(db):
             (p.genome.id, p.operator, p.parents, e.status, e.rung, e.score_us, e.duplicate_of)
             for p, e in store.history(run)
         ]
+
+
+def history_on(gpus, database):
+    """What six evaluations, four in flight, find on the GPUs that `gpus` makes, without kernels."""
+    plan = planning.plan(
+        gpu="h200",
+        problem=PROBLEM,
+        strategy="surrogate",
+        seed=3,
+        family=FAMILY,
+        evaluator=None,
+        present=lambda wanted: wanted,
+    )
+    assert plan.basis is Basis.MEASURED
+    machines = Machines(gpus=partial(gpus, jobs=jobs()), ahead=4)
+    run_search(plan, str(database), limits=Limits(6), fresh=False, argv=[], machines=machines)
+    return history_of(database)

@@ -8,10 +8,10 @@ does, and gpu/process/finals.py says what is compared with what.
 
 import logging
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from evoflash.evaluation import FINAL, Run, Rung, Status, score
 from evoflash.evaluators.emulated import EmulatedEvaluator
@@ -20,6 +20,7 @@ from evoflash.evaluators.pipeline import FinalistProof
 from evoflash.evaluators.prepare import PreparationFailure
 from evoflash.gpu.process.finals import FinalReport, failed_check, row_of
 from evoflash.gpu.process.rungs import GpuTask
+from evoflash.notices import call_if_late
 from evoflash.space import Genome
 from evoflash.store.store import Store
 
@@ -145,16 +146,10 @@ def proven(
     return right
 
 
-@contextmanager
-def _tell_if_late(said: Callable[[str], None], doing: str) -> Iterator[None]:
+def _tell_if_late(said: Callable[[str], None], doing: str) -> AbstractContextManager[None]:
     """Say what is waited for where that takes longer than people like to wait without a word."""
-    clock = threading.Timer(_PATIENCE_S, said, (f"{doing}, for {_PATIENCE_S:.0f} s so far",))
-    clock.daemon = True
-    clock.start()
-    try:
-        yield
-    finally:
-        clock.cancel()
+    words = f"{doing}, for {_PATIENCE_S:.0f} s so far"
+    return call_if_late(partial(said, words), after_s=_PATIENCE_S)
 
 
 def _reject(store: Store, run: Run, genome: Genome, failure: PreparationFailure) -> None:

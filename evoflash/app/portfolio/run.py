@@ -136,7 +136,7 @@ def _found_by_search(
         "family": None,
         "archive": True,
     }
-    request = SearchRequest({**planned, "archive": True}, wanted.db, Limits(_BUDGET), fresh=False, argv=())
+    request = SearchRequest(planned, wanted.db, Limits(_BUDGET), fresh=False, argv=())
     genomes = []
     for problem in problems:
         say(f"searching for a kernel that is fast on all of {problem}")

@@ -7,15 +7,11 @@ from functools import partial
 
 import pytest
 from cluster_jobs import LostWhenTold, jobs
-from cluster_parts import FAMILY, PROBLEM, history_of
+from cluster_parts import history_on
 from waiting import LIMIT_S
 
-from evoflash.app.search import plan as planning
-from evoflash.app.search.limits import Limits
-from evoflash.app.search.machines import Machines
-from evoflash.app.search.session import run_search
 from evoflash.errors import DeviceError
-from evoflash.evaluation import Basis, Status
+from evoflash.evaluation import Status
 from evoflash.gpu.process.finals import FinalTask
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import GpuWorker
@@ -108,25 +104,9 @@ def test_workers_with_another_model_are_never_asked_to_time(connection):
 
 @pytest.mark.full  # half a minute of the compiler
 def test_a_search_on_two_gpus_finds_what_one_on_one_gpu_does(connection, tmp_path):
-    plan = planning.plan(
-        gpu="h200",
-        problem=PROBLEM,
-        strategy="surrogate",
-        seed=3,
-        family=FAMILY,
-        evaluator=None,
-        present=lambda wanted: wanted,
-    )
-    assert plan.basis is Basis.MEASURED
-
-    def searched(gpus, name):
-        machines = Machines(gpus=partial(gpus, jobs=jobs()), ahead=4)
-        run_search(plan, str(tmp_path / name), limits=Limits(6), fresh=False, argv=[], machines=machines)
-        return history_of(tmp_path / name)
-
-    one = searched(GpuWorker, "one.db")
+    one = history_on(GpuWorker, tmp_path / "one.db")
     assert len(one) >= 6
-    assert searched(partial(ClusterGpus, connection, KIND), "two.db") == one
+    assert history_on(partial(ClusterGpus, connection, KIND), tmp_path / "two.db") == one
 
 
 # The last one: it takes both GPUs away.

@@ -8,15 +8,10 @@ from functools import partial
 
 import pytest
 from cluster_jobs import LostWhenTold, NotesContexts, jobs
-from cluster_parts import FAMILY, PROBLEM, history_of
+from cluster_parts import history_on
 from waiting import LIMIT_S, until
 
-from evoflash.app.search import plan as planning
-from evoflash.app.search.limits import Limits
-from evoflash.app.search.machines import Machines
-from evoflash.app.search.session import run_search
 from evoflash.errors import DeviceError
-from evoflash.evaluation import Basis
 from evoflash.gpu.process.finals import FinalTask
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.worker import GpuWorker
@@ -66,22 +61,6 @@ def test_a_lost_gpu_is_asked_no_more_and_its_task_goes_to_the_other_one_until_th
 
 @pytest.mark.full  # half a minute of the compiler
 def test_a_search_on_two_gpus_finds_what_one_on_one_gpu_does(tmp_path):
-    plan = planning.plan(
-        gpu="h200",
-        problem=PROBLEM,
-        strategy="surrogate",
-        seed=3,
-        family=FAMILY,
-        evaluator=None,
-        present=lambda wanted: wanted,
-    )
-    assert plan.basis is Basis.MEASURED
-
-    def searched(name, **gpus):
-        machines = Machines(gpus=partial(GpuWorker, jobs=jobs(), **gpus), ahead=4)
-        run_search(plan, str(tmp_path / name), limits=Limits(6), fresh=False, argv=[], machines=machines)
-        return history_of(tmp_path / name)
-
-    one = searched("one.db")
+    one = history_on(GpuWorker, tmp_path / "one.db")
     assert len(one) >= 6
-    assert searched("two.db", gpus=("0", "1")) == one
+    assert history_on(partial(GpuWorker, gpus=TWO), tmp_path / "two.db") == one
