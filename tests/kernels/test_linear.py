@@ -36,6 +36,7 @@ ROWS = {"linear_mma": 16, "linear_simt": 4, "linear_wgmma": 16}
 # Values that only kernels of other rows or weights have.
 OF_ITS_OWN = {
     ("rows_per_warp", 8): {"rows": 1},
+    ("unroll", 8): {"rows": 2},
     ("x_cluster", 4): {"rows": 32},
     ("piece", 64): {"weights": "bf16"},
 }
