@@ -257,8 +257,7 @@ def test_sums_are_in_one_order_whoever_comes_first(name, merge):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_sums_in_the_order_of_who_comes_last_do_not_repeat(name):
     """What the test before would see of partial sums in another order."""
-    lots = "kItems" if name == "linear_wgmma" else "kLots"
-    patch = f"left + i * {lots}", f"left + (i + split) % splits * {lots}"
+    patch = "left + i * kLots", "left + (i + split) % splits * kLots"
     made = candidate(name, KERNELS[name]["shares"], key_of(name), patch)
 
     first, *others = outputs(made, name, seeds=range(8))
