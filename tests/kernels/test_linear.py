@@ -110,6 +110,21 @@ def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, kind, added
     assert preflight(made, FAMILIES[name], GPU, seed=3).complaint == ""
 
 
+def test_a_genome_with_many_slots_is_a_kernel_for_every_class_of_rows_with_fewer_where_more_do_not_fit():
+    family = FAMILIES["linear_wgmma"]
+    slots = []
+    for rows in (1, 8, 16, 32, 64):
+        key = LinearKey("fp8b128", rows, GPU.arch)
+        space = family.space((key,), GPU)
+        genome = space.genome({"row_groups": 1, "piece": 128, "stages": 5, "k_splits": 4, "ctas_per_sm": 2})
+        found = family.names(genome.as_dict(), key, GPU)
+        assert space.is_valid(genome), rows
+        assert 2 * (found["smem"] + 1024) <= GPU.smem_per_sm
+        slots.append(found["slots"])
+
+    assert slots == [5, 5, 5, 5, 4]
+
+
 @pytest.mark.parametrize("arch", ["l4", "a100"])
 def test_kernels_of_older_gpus_compile(arch):
     gpu = load_gpu(arch)
