@@ -57,7 +57,7 @@ def strategy_of(plan: SearchPlan, earlier: EarlierSearches | None = None) -> Str
 
 
 @contextmanager
-def proposing(plan: SearchPlan, earlier: EarlierSearches, *, apart: bool) -> Iterator[Strategy]:
+def proposals_from(plan: SearchPlan, earlier: EarlierSearches, *, apart: bool) -> Iterator[Strategy]:
     """The plan's strategy, `apart` from this process or in it."""
     if not apart:
         yield strategy_of(plan, earlier)

@@ -25,7 +25,7 @@ from evoflash.app.search.language_model import as_repeated, beside, kernel_task,
 from evoflash.app.search.limits import Limits, floor_us, is_near
 from evoflash.app.search.machines import HERE, Machines
 from evoflash.app.search.plan import SearchPlan
-from evoflash.app.search.proposing import proposing
+from evoflash.app.search.proposing import proposals_from
 from evoflash.app.search.stopping import TerminatedError
 from evoflash.champions.evidence import archived_kernel
 from evoflash.errors import EvoflashError, StoreError
@@ -389,7 +389,7 @@ def _search(
     )
     with (
         evaluator(plan, past, machines=machines) as evaluates,
-        proposing(plan, earlier, apart=machines.has_many_gpus) as alone,
+        proposals_from(plan, earlier, apart=machines.has_many_gpus) as alone,
         beside(alone, plan.llm, tasks, store, current) as strategy,
         watch(title, plan.basis, limits, history) as progress,
     ):

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from evoflash.app.search import plan as planning
-from evoflash.app.search.proposing import proposing
+from evoflash.app.search.proposing import proposals_from
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 
@@ -43,20 +43,20 @@ def proposed(strategy, *, count, in_flight=6):
 
 
 def test_a_process_of_its_own_proposes_what_this_one_would(plan):
-    with proposing(plan, {}, apart=False) as here, proposing(plan, {}, apart=True) as there:
-        assert proposed(there, count=14) == proposed(here, count=25)
+    with proposals_from(plan, {}, apart=False) as here, proposals_from(plan, {}, apart=True) as there:
+        assert proposed(there, count=14) == proposed(here, count=14)
 
 
 def test_what_the_strategy_raises_is_raised_here(plan):
     with (
-        proposing(plan, {"flash_mma": (None,)}, apart=True) as there,
+        proposals_from(plan, {"flash_mma": (None,)}, apart=True) as there,
         pytest.raises(AttributeError, match="NoneType"),
     ):
         there.ask()
 
 
 def test_a_process_that_was_killed_is_said_in_a_line(plan):
-    with proposing(plan, {}, apart=True) as there:
+    with proposals_from(plan, {}, apart=True) as there:
         there.ask()
         os.kill(there._process.pid, signal.SIGKILL)
         with pytest.raises(EvoflashError, match="ended with -9: what was evaluated is kept"):
