@@ -380,11 +380,11 @@ def test_a_launch_has_no_more_splits_than_the_workspace_has_counters():
         ("early", 8192, 2, 8),
         ("early", 40, 1, None),
         ("plain", 4096, 1, None),
-        ("early", 4096, 4, None),
+        ("early", 4096, 4, 12),
     ],
 )
 def test_an_early_launch_fits_an_even_share_of_its_ctas_on_an_sm(kernel, n, cluster, ctas):
-    """None: it asks for what it uses, as there are few CTAs, no early start or a large cluster."""
+    """None: it asks for what it uses, as there are few CTAs or no early start."""
     values = {**KERNELS["linear_mma"][kernel], "k_splits": cluster, "k_merge": "cluster"}
     made = candidate("linear_mma", values, key_of("linear_mma"))
     family = FAMILIES["linear_mma"]
