@@ -334,11 +334,15 @@ def _even_share(launch: Mapping[str, Any], grid: Iterable[Expression]) -> str:
     """`smem`, or where `even` holds so much that no more CTAs fit an SM than an even share of the grid.
 
     A launch that begins while the one before holds most of the room is put where there is some: an SM gets up
-    to as many CTAs as fit, others none. Not where there are fewer CTAs than half the SMs, nor without SMs: in
-    the emulator a kernel that writes behind its memory is to be found.
+    to as many CTAs as fit, others none. Clusters of more than two lie within GPCs of some 16 SMs, and begin late
+    where the last place is taken: a share of theirs leaves an eighth free. Not where there are fewer CTAs than
+    half the SMs, nor without SMs: in the emulator a kernel that writes behind its memory is to be found.
     """
     smem, ctas = launch["smem"], " * ".join(f"({side.text})" for side in grid if side.text != 1)
-    room = f"(gpu.smem_per_sm // ceil_div({ctas}, gpu.sm_count) - 1024) // 128 * 128"  # the driver keeps 1 KB
+    size = f"({launch.get('cluster', [1])[0]})"
+    in_gpcs = f"ceil_div({size} * ceil_div({ctas} * 18, {size} * gpu.sm_count), 16)"
+    share = f"(ceil_div({ctas}, gpu.sm_count) if {size} <= 2 else {in_gpcs})"
+    room = f"(gpu.smem_per_sm // {share} - 1024) // 128 * 128"  # the driver keeps 1 KB
     padded = f"min(1, 2 * {ctas} // gpu.sm_count) * min(gpu.smem_per_block, {room})"
     return f"max({smem}, {padded}) if {launch['even']} and gpu.sm_count > 0 else {smem}"
 
