@@ -333,10 +333,10 @@ def _kernel(path: Path, launch: Mapping[str, Any], entry: str) -> KernelSpec:
 def _even_share(launch: Mapping[str, Any], grid: Iterable[Expression]) -> str:
     """`smem`, or where `even` holds so much that no more CTAs fit an SM than an even share of the grid.
 
-    A launch that begins while the one before holds most of the room is put where there is some: an SM gets up
-    to as many CTAs as fit, others none. A cluster of more than two lies within a GPC of some 16 SMs, and begins
-    late where it takes the last place: an eighth is left free. Not where there are fewer CTAs than half the
-    SMs, nor without SMs: in the emulator a kernel that writes behind its memory is to be found.
+    A launch that begins while the one before holds most of the room is put where there is some: an SM gets
+    up to as many CTAs as fit, others none. A cluster of more than two lies within a GPC of some 16 SMs, and
+    begins late where it takes the last place: an eighth is left free. Not where there are fewer CTAs than
+    half the SMs, nor without SMs: in the emulator a kernel that writes behind its memory is to be found.
     """
     smem, ctas = launch["smem"], " * ".join(f"({side.text})" for side in grid if side.text != 1)
     size = f"({launch.get('cluster', [1])[0]})"
