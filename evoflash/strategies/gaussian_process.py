@@ -44,26 +44,33 @@ class Features:
             _views(param, may_be_inactive=param.name in space.when, by_twos=not space.proportions)
             for param in free
         ]
-        self._tables = [np.hstack(tables) for tables in views]
+        self._tables = [np.hstack([table for _, table in kinds]) for kinds in views]
         self._codes = [
             (param.name, {(type(value), value): at for at, value in enumerate(param.values)})
             for param in free
         ]
         self._proportions = space.proportions
         self._kept: dict[Genome, tuple[float, ...]] = {}
-        widths = [table.shape[1] for tables in views for table in tables]
-        widths += [1] * len(self._proportions.names if self._proportions else ())
+        found = [(kind, table.shape[1]) for kinds in views for kind, table in kinds]
+        found += [("proportion", 1)] * len(self._proportions.names if self._proportions else ())
+        self.kinds = tuple(kind for kind, _ in found)
+        widths = [width for _, width in found]
         self.views = len(widths)
         self.view: Ints = np.repeat(np.arange(self.views), widths)
 
-    def of(self, genomes: Sequence[Genome]) -> Floats:
-        """(genomes, columns)."""
+    def codes(self, genomes: Sequence[Genome]) -> Ints:
+        """(genomes, genes that have other values): the number of each value, -1 where it is inactive."""
         codes = np.full((len(genomes), len(self._codes)), -1, dtype=np.int64)
         for row, genome in enumerate(genomes):
             values = genome.as_dict()
             for column, (name, known) in enumerate(self._codes):
                 if name in values:
                     codes[row, column] = known[type(values[name]), values[name]]
+        return codes
+
+    def of(self, genomes: Sequence[Genome]) -> Floats:
+        """(genomes, columns)."""
+        codes = self.codes(genomes)
         parts = [table[codes[:, at]] for at, table in enumerate(self._tables)]
         if self._proportions:
             found = [self._proportions_of(self._proportions, genome) for genome in genomes]
@@ -78,19 +85,21 @@ class Features:
         return self._kept[genome]
 
 
-def _views(param: Param, *, may_be_inactive: bool, by_twos: bool) -> list[Floats]:
-    """(values + 1, columns) each: a row for each value, and the last for the inactive gene."""
+def _views(param: Param, *, may_be_inactive: bool, by_twos: bool) -> list[tuple[str, Floats]]:
+    """Kinds of views, each (values + 1, columns): a row for each value, the last for the inactive gene."""
     size = len(param.values)
     is_number = all(isinstance(value, int) and not isinstance(value, bool) for value in param.values)
-    views: list[Floats] = []
+    views: list[tuple[str, Floats]] = []
     if is_number and size > 1:
-        views.append(np.append(np.linspace(0.0, 1.0, size), _MIDDLE)[:, None])
+        position = np.append(np.linspace(0.0, 1.0, size), _MIDDLE)[:, None]
+        views.append(("position" if size > 2 else "switch", position))
     if not is_number or size > 2:
-        views.append(np.vstack([np.eye(size) * _APART, np.zeros(size)]))
+        views.append(("value" if size > 2 else "switch", np.vstack([np.eye(size) * _APART, np.zeros(size)])))
     if by_twos and is_number and all(param.values):  # what counts from 0 is no size
-        views += _evenness(np.array([_twos(int(value)) for value in param.values]))
+        twos = _evenness(np.array([_twos(int(value)) for value in param.values]))
+        views += [("twos", table) for table in twos]
     if may_be_inactive:
-        views.append(np.append(np.zeros(size), 1.0)[:, None])
+        views.append(("switch", np.append(np.zeros(size), 1.0)[:, None]))
     return views
 
 
@@ -107,6 +116,9 @@ def _twos(number: int) -> int:
 
 
 USUAL_NOISE = 0.05  # share of the variance
+# Logarithms: how much more than usual each kind of view counts. A switch changes a time by little, and which
+# value a size has tells less than where it stands among its values.
+COUNTS = {"position": 0.5, "value": -1.5, "twos": -0.3, "switch": -0.7}
 SPREAD = 1.5  # standard deviation of the logarithms of scales and noise, before anything is known
 LEAST, MOST = -6.0, 4.0  # of these logarithms
 STEPS = 15  # of the ascent
@@ -139,9 +151,18 @@ def usual_kernel(views: int) -> Covariance:
     return Covariance(np.full(views, -0.5 * np.log(max(1.0, views / 4))), float(np.log(USUAL_NOISE)))
 
 
-def fit(start: Covariance, rows: Floats, view: Ints, targets: Floats) -> Covariance:
+def kernel_by_kind(features: Features) -> Covariance:
+    """The usual kernel where kinds of views count as they did on recorded spaces of other kernels."""
+    usual = usual_kernel(features.views)
+    more = np.array([COUNTS.get(kind, 0.0) for kind in features.kinds])
+    return Covariance(usual.log_scales + more, usual.log_noise)
+
+
+def fit(
+    start: Covariance, rows: Floats, view: Ints, targets: Floats, *, usual: Covariance | None = None
+) -> Covariance:
     """The kernel under which the targets are likely: an ascent from `start`, kept near the usual kernel."""
-    usual = usual_kernel(len(start.log_scales))
+    usual = usual or usual_kernel(len(start.log_scales))
     middle = np.append(usual.log_scales, usual.log_noise)
     at = np.append(start.log_scales, start.log_noise)
     best, best_at = -np.inf, at

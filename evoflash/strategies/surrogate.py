@@ -346,7 +346,7 @@ class Surrogate:
         if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
         prefer = self._preference(known)
-        for kind in itertools.cycle(STANDING if _stands_still(known.told) else MOVING):
+        for kind in itertools.cycle(STANDING if stands_still(known.told, STANDSTILL) else MOVING):
             if kind == "tile":
                 proposal = prefer(self._of_new_tiles(known)) or prefer(None)
             elif kind == "model":
@@ -435,8 +435,8 @@ def _score_us(evaluation: Evaluation) -> float:
     return np.inf if us is None else us
 
 
-def _stands_still(told: Sequence[Evaluation]) -> bool:
+def stands_still(told: Sequence[Evaluation], standstill: int) -> bool:
     """Whether the newest outcomes have brought no gain."""
     scores = [_score_us(each) if each.is_rankable and not each.is_censored else np.inf for each in told]
-    before = min(scores[:-STANDSTILL], default=np.inf)
-    return len(told) > STANDSTILL and before <= GAIN * min(scores)
+    before = min(scores[:-standstill], default=np.inf)
+    return len(told) > standstill and before <= GAIN * min(scores)

@@ -10,6 +10,8 @@ are a function of the seed and of the outcomes that are known.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,9 +19,9 @@ import numpy as np
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.gaussian_process import (
-    Covariance,
     Earlier,
     Features,
+    Flags,
     GrowingPosterior,
     Posterior,
     by_rank,
@@ -28,13 +30,13 @@ from evoflash.strategies.gaussian_process import (
     doubts,
     favourite,
     fit,
+    kernel_by_kind,
     posterior,
     some_of,
     targets_beside,
     transfer_genomes,
-    usual_kernel,
 )
-from evoflash.strategies.surrogate import FEWEST, OPENING_BESIDE_SEEDS, SEEDS, Neighbourhood
+from evoflash.strategies.surrogate import FEWEST, OPENING_BESIDE_SEEDS, SEEDS, Neighbourhood, stands_still
 from evoflash.strategies.unseen import Unseen
 
 LISTED = 20_000  # genomes that are judged; raw points of a space that is listed, about 0.1 ms each
@@ -42,6 +44,9 @@ OPENING = 10  # proposals before the model is asked, where there are no seeds
 LATER = 1.25  # times as many outcomes for each further fit of the kernel
 LEARNT_FROM, FITTED_TO = 300, 150  # at most so many outcomes: the model when its kernel is fitted, and that
 FOLLOWED = 4  # in flight for each outcome more after which the model is asked again
+STANDSTILL = 10  # outcomes without a gain, after which some picks are far from the best
+FAR = 0.5  # share of its genes in which a genome differs from the best
+STANDING = "model", "far", "model", "model", "far"  # picks at a standstill
 ELITES, PAIRS = 6, 60  # of a space that is not judged whole: the best, and jumps from each of them
 
 
@@ -66,7 +71,7 @@ class WholeSpace:
         self._around = Neighbourhood(space)
         self._told: list[Evaluation] = []
         self._in_flight: dict[Genome, None] = {}  # in the order of asking
-        self._kernel: Covariance = usual_kernel(self._features.views)
+        self._usual = self._kernel = kernel_by_kind(self._features)
         self._next_fit = OPENING
         self._model: GrowingPosterior | None = None
         self._learnt: list[int] = []  # the numbers of the outcomes that the model has taken in, in its order
@@ -78,7 +83,7 @@ class WholeSpace:
     def _judge(self, genomes: tuple[Genome, ...]) -> None:
         self._judged = genomes
         self._at = {genome: at for at, genome in enumerate(genomes)}
-        self._rows = self._features.of(genomes)
+        self._rows, self._codes = self._features.of(genomes), self._features.codes(genomes)
 
     def ask(self) -> Proposal | None:
         """A seed, a genome far from all others at first, then the next pick; None when nothing is left."""
@@ -106,7 +111,7 @@ class WholeSpace:
         known = self._taken()
         if not known or len(known) == len(self._judged):
             return None
-        scaled = usual_kernel(self._features.views).scale_rows(self._rows, self._features.view)
+        scaled = self._usual.scale_rows(self._rows, self._features.view)
         nearest = distance(scaled[known], scaled).min(axis=0)
         nearest[known] = -1.0
         return Proposal(self._judged[int(np.argmax(nearest))])
@@ -142,7 +147,7 @@ class WholeSpace:
         if is_due and targets.any():
             some = some_of(targets, FITTED_TO)
             rows = self._features.of([self._told[at].genome for at in some])
-            self._kernel = fit(self._kernel, rows, self._features.view, targets[some])
+            self._kernel = fit(self._kernel, rows, self._features.view, targets[some], usual=self._usual)
             self._next_fit = max(count + 1, int(self._next_fit * LATER))
         if not self._is_whole:
             self._judge(self._near_best(scores))
@@ -176,11 +181,22 @@ class WholeSpace:
         for genome in self._in_flight:
             if genome in self._at:
                 expected.assume(self._at[genome])
-        while free.any():
-            at = favourite(expected, best, free)
+        is_still = stands_still(self._told, STANDSTILL)
+        far = self._far_from_best(scores) if is_still else free
+        for picks in itertools.count(len(scores)):
+            if not free.any():
+                return
+            among = free & far if STANDING[picks % len(STANDING)] == "far" else free
+            at = favourite(expected, best, among if among.any() else free)
             free[at] = False
             yield Proposal(self._judged[at], "model")
             expected.assume(at)
+
+    def _far_from_best(self, scores: list[float]) -> Flags:
+        """Which of all differ from the best in many of the genes that have other values."""
+        best = self._features.codes([self._told[int(np.argmin(scores))].genome])
+        differing = (self._codes != best).sum(axis=1)
+        return np.asarray(differing >= max(2, math.ceil(FAR * self._codes.shape[1])))
 
     def _expected(self, model: GrowingPosterior, scores: list[float]) -> tuple[Posterior, float]:
         """What is expected of all that is judged, and the best target there is."""

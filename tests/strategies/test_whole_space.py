@@ -14,10 +14,11 @@ from evoflash.strategies.gaussian_process import (
     Earlier,
     Features,
     GrowingPosterior,
+    kernel_by_kind,
     posterior,
     usual_kernel,
 )
-from evoflash.strategies.whole_space import OPENING, WholeSpace
+from evoflash.strategies.whole_space import OPENING, STANDING, WholeSpace
 
 PLAIN = replace(SPACE, blocks=())  # more points than are listed
 SMALL = SearchSpace("small", tuple(Param(f"p{at}", (0, 1, 2, 3)) for at in range(6)))
@@ -71,6 +72,29 @@ def test_the_opening_is_farther_apart_than_random_genomes() -> None:
     assert differing([p.genome for p in asked]) > differing([p.genome for p in random])
 
 
+def test_at_a_standstill_some_picks_are_far_from_the_best() -> None:
+    def differing(genome: Genome) -> int:
+        return sum(value != 0 for _, value in genome.values)
+
+    strategy, rng = WholeSpace(SMALL, seed=0), np.random.default_rng(0)
+    for genome in dict.fromkeys((SMALL.genome({}), *(SMALL.sample(rng) for _ in range(60)))):
+        strategy.tell(Proposal(genome), evaluated(genome, 1.0 + differing(genome)))
+
+    picked = [differing(strategy.ask().genome) for _ in STANDING]
+
+    assert sum(genes >= 3 for genes in picked) >= STANDING.count("far")
+    assert min(picked) < 3
+
+
+def test_positions_count_more_than_single_values_and_switches() -> None:
+    space = SearchSpace("kinds", (Param("size", (16, 32, 48, 64)), Param("on", (0, 1)), Param("way", "abc")))
+    features = Features(space)
+    more = kernel_by_kind(features).log_scales - usual_kernel(features.views).log_scales
+
+    assert features.kinds == ("position", "value", "twos", "switch", "value")
+    assert more[0] > 0 > max(more[1:])
+
+
 def test_a_valley_that_lies_far_from_where_it_stands_is_found() -> None:
     found = [
         min(e.score_us for _, e in spend(WholeSpace(SMALL, seed=seed), 120, score=hidden_us).rows)
@@ -99,12 +123,18 @@ def test_a_space_that_is_larger_than_what_is_judged_is_still_exhausted(few_liste
 
 
 def test_an_earlier_search_shows_where_to_begin() -> None:
-    genomes = [genome for genome in SMALL if hidden_us(genome) < 9][:40]
-    taught = Earlier(tuple((genome, 3 * hidden_us(genome)) for genome in genomes))
+    needle = list(SMALL)[1234].as_dict()
+
+    def needle_us(genome: Genome) -> float:
+        differing = sum(needle[name] != value for name, value in genome.values)
+        return 5.0 + differing if differing < 2 else 10.0 + int(genome.id, 16) % 7
+
+    near = [genome for genome in SMALL if 5 < needle_us(genome) < 7]
+    taught = Earlier(tuple((genome, 3 * needle_us(genome)) for genome in near[::2] + list(SMALL)[:9]))
 
     def best(earlier: tuple[Earlier, ...]) -> float:
         made = (WholeSpace(SMALL, seed=seed, earlier=earlier) for seed in range(2))
-        return float(np.mean([min(e.score_us for _, e in spend(s, 16, score=hidden_us).rows) for s in made]))
+        return float(np.mean([min(e.score_us for _, e in spend(s, 16, score=needle_us).rows) for s in made]))
 
     assert best((taught,)) < best(())
 
