@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from strategy_cases import SPACE, StrategyCases, evaluated, fails, spend
+from strategy_cases import SPACE, cut, evaluated, fails, spend
 
 from evoflash.evaluation import Proposal, Rung, Status
 from evoflash.replay.recorded_space import RecordedOutcome, recorded_space
@@ -36,14 +36,29 @@ def few_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_space, "LISTED", 300)
 
 
-@pytest.mark.usefixtures("few_listed")
-class TestContract(StrategyCases):
-    name = "surrogate"
+def plain(seed: int = 0) -> WholeSpace:
+    strategy = make_strategy("surrogate", PLAIN, seed=seed)
+    assert isinstance(strategy, WholeSpace)
+    return strategy
 
-    def make(self, space: SearchSpace = PLAIN, *, seed: int = 0) -> WholeSpace:
-        strategy = make_strategy("surrogate", replace(space, blocks=()), seed=seed)
-        assert isinstance(strategy, WholeSpace)
-        return strategy
+
+def test_a_search_goes_on_as_an_unbroken_one_where_it_was_cut_with_work_in_flight(few_listed: None) -> None:
+    unbroken, broken = spend(plain(), 50, ahead=4), cut(plain(), 50, at=33, ahead=4)
+
+    assert spend(plain(), 50, ahead=4, notebook=broken).proposals == unbroken.proposals
+    assert len({proposal.genome for proposal in unbroken.proposals}) == 50
+    assert all(PLAIN.is_valid(proposal.genome) for proposal in unbroken.proposals)
+
+
+def test_another_seed_gives_another_search(few_listed: None) -> None:
+    assert spend(plain(seed=1), 14).proposals != spend(plain(seed=2), 14).proposals
+
+
+def test_history_of_another_version_is_survived(few_listed: None) -> None:
+    strategy, old = plain(), Genome("tiles", 0, (("gone", "x"),))
+    strategy.tell(Proposal(old, "no_such_operator"), evaluated(old, 1.0))
+
+    assert len(spend(strategy, 20).rows) == 20
 
 
 def test_a_posterior_that_grows_is_that_of_all_outcomes_at_once() -> None:
