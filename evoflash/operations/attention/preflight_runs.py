@@ -457,10 +457,7 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
     )
     tall = cut.workload(_TALL_ROWS, 1, heads=-(-_TALL_HEADS // loop.pack))
     many = (*_longest(cut), (cut.workload(1, 1, batch=_MANY_BATCHES), "normal"))
-    large = (
-        EmulatedRun(shape, name, "eager", "fifo")
-        for shape, name in (*many, (tall, "normal"))
-    )
+    large = (EmulatedRun(shape, name, "eager", "fifo") for shape, name in (*many, (tall, "normal")))
     return *tails, *dear, *large
 
 
