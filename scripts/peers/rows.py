@@ -99,8 +99,8 @@ def chunks(rows: Sequence[str]) -> list[tuple[str, ...]]:
 
 def ours(row: str, spec: GpuSpec, dbs: Sequence[str], *, count: int) -> tuple[Ours, ...]:
     """At most `count` kernels: those measured right on exactly this problem, fastest first, of the archive
-    and the databases. Where there is none of these, what the archive has near it, or a family's seed. Besides,
-    the first seeds of families that are for such shapes alone: they may be newer than the archive.
+    and the databases. Where there is none of these, what the archive has near it, or a family's seed.
+    Besides, the first seeds of families that are for such shapes alone: they may be newer than the archive.
     """
     problem = parse_problem(row)
     found = [*_archived(problem, spec), *(each for db in dbs for each in _stored(db, problem, spec))]
