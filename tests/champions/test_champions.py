@@ -19,7 +19,7 @@ from evoflash.app import best as archived
 from evoflash.app import evaluate as evaluating
 from evoflash.app import insights
 from evoflash.app.search import plan as planning
-from evoflash.app.search.session import strategy_of
+from evoflash.app.search.proposing import strategy_of
 from evoflash.champions import (
     Champion,
     adapt,

@@ -36,6 +36,7 @@ ROWS = {"linear_mma": 16, "linear_simt": 4, "linear_wgmma": 16}
 # Values that only kernels of other rows or weights have.
 OF_ITS_OWN = {
     ("rows_per_warp", 8): {"rows": 1},
+    ("unroll", 8): {"rows": 2},
     ("x_cluster", 4): {"rows": 32},
     ("piece", 64): {"weights": "bf16"},
 }
@@ -108,6 +109,21 @@ def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, kind, added
     assert build.ok, build.log
     assert build.spill_bytes == 0
     assert preflight(made, FAMILIES[name], GPU, seed=3).complaint == ""
+
+
+def test_a_genome_with_many_slots_is_a_kernel_for_every_class_of_rows_with_fewer_where_more_do_not_fit():
+    family = FAMILIES["linear_wgmma"]
+    slots = []
+    for rows in (1, 8, 16, 32, 64):
+        key = LinearKey("fp8b128", rows, GPU.arch)
+        space = family.space((key,), GPU)
+        genome = space.genome({"row_groups": 1, "piece": 128, "stages": 5, "k_splits": 4, "ctas_per_sm": 2})
+        found = family.names(genome.as_dict(), key, GPU)
+        assert space.is_valid(genome), rows
+        assert 2 * (found["smem"] + 1024) <= GPU.smem_per_sm
+        slots.append(found["slots"])
+
+    assert slots == [5, 5, 5, 5, 4]
 
 
 @pytest.mark.parametrize("arch", ["l4", "a100"])
@@ -241,7 +257,7 @@ def test_sums_are_in_one_order_whoever_comes_first(name, merge):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_sums_in_the_order_of_who_comes_last_do_not_repeat(name):
     """What the test before would see of partial sums in another order."""
-    patch = "left + i * kItems", "left + (i + split) % splits * kItems"
+    patch = "left + i * kLots", "left + (i + split) % splits * kLots"
     made = candidate(name, KERNELS[name]["shares"], key_of(name), patch)
 
     first, *others = outputs(made, name, seeds=range(8))
@@ -355,6 +371,32 @@ def test_a_launch_has_no_more_splits_than_the_workspace_has_counters():
         tiles, found, _ = launch.grid
         assert found == splits
         assert found == 1 or 4 * tiles <= launch.zeroed_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "n", "cluster", "ctas"),
+    [
+        ("linear_mma", "early", 4096, 1, 2),
+        ("linear_mma", "early", 8192, 2, 8),
+        ("linear_mma", "early", 40, 1, None),
+        ("linear_mma", "plain", 4096, 1, None),
+        ("linear_mma", "early", 4096, 4, 12),
+        ("linear_wgmma", "early", 4096, 2, 1),
+        ("linear_wgmma", "early", 4096, 4, 3),
+        ("linear_wgmma", "early", 1280, 8, 2),
+    ],
+)
+def test_an_early_launch_fits_an_even_share_of_its_ctas_on_an_sm(name, kernel, n, cluster, ctas):
+    """None: it asks for what it uses, as there are few CTAs, no early start or a large cluster."""
+    values = {**KERNELS[name][kernel], "k_splits": cluster, "k_merge": "cluster"}
+    made = candidate(name, values, key_of(name))
+    family = FAMILIES[name]
+
+    (launch,) = family.launches(made.genome, LinearWorkload(16, n, 4096, "fp8b128"), GPU)
+
+    used = family.names(made.genome.as_dict(), made.compile_key, GPU)["smem"]
+    fitting = GPU.smem_per_sm // (launch.smem_bytes + 1024)
+    assert (fitting if launch.smem_bytes > used else None) == ctas
 
 
 def test_a_problem_of_several_shapes_is_one_kernel():

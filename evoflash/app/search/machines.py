@@ -37,6 +37,11 @@ class Machines:
     # CPU seconds of workers that are not below this process.
     cpu_elsewhere_s: Callable[[], float] = float
 
+    @property
+    def has_many_gpus(self) -> bool:
+        """Whether outcomes come faster than those of one GPU; a cluster's workers may still be joining."""
+        return len(self.devices) > 1 or self.gpus is not None
+
     def with_ahead_of(self, start: RunStart) -> "Machines":
         """With as many proposals in flight as the run began with, unless another number was asked for: a
         search that is continued then proposes what it would have proposed.

@@ -168,8 +168,7 @@ def _field(
     family: Family, problem: Problem, gpu: GpuSpec, *, archive: bool, most_seeds: int | None
 ) -> SearchField | None:
     """None where the family has no valid genome for the problem."""
-    space = family.space(problem.compile_keys(gpu.arch), gpu)
-    space = replace(space, proportions=proportions_on(problem, family, gpu))
+    space = space_of(family, problem, gpu)
     archived = champions.starts(problem, space, gpu.name) if archive else ()
     seeds = tuple(dict.fromkeys((*archived, *family.seeds_for(problem, space, gpu)[:most_seeds])))
     if not seeds:
@@ -178,6 +177,12 @@ def _field(
         except UsageError:
             return None
     return SearchField(family, space, seeds, archived)
+
+
+def space_of(family: Family, problem: Problem, gpu: GpuSpec) -> SearchSpace:
+    """The family's genomes for the problem, with what a strategy may learn from before it tries them."""
+    space = family.space(problem.compile_keys(gpu.arch), gpu)
+    return replace(space, proportions=proportions_on(problem, family, gpu))
 
 
 def where(

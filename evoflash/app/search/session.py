@@ -7,7 +7,7 @@ what a command takes while it works on a run is charged to the run in the store.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -25,8 +25,8 @@ from evoflash.app.search.language_model import as_repeated, beside, kernel_task,
 from evoflash.app.search.limits import Limits, floor_us, is_near
 from evoflash.app.search.machines import HERE, Machines
 from evoflash.app.search.plan import SearchPlan
+from evoflash.app.search.proposing import proposals_from
 from evoflash.app.search.stopping import TerminatedError
-from evoflash.champions import family_shares_near
 from evoflash.champions.evidence import archived_kernel
 from evoflash.errors import EvoflashError, StoreError
 from evoflash.estimate_error import ties
@@ -45,20 +45,16 @@ from evoflash.isolation import cpu_seconds
 from evoflash.kernels.family import known_families
 from evoflash.kernels.nvrtc import first_error
 from evoflash.notices import say
-from evoflash.search import Strategy, search
+from evoflash.search import search
 from evoflash.space import Genome
 from evoflash.store.database import Database
 from evoflash.store.profiles import read_profile
 from evoflash.store.run_edits import delete
 from evoflash.store.standing import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
-from evoflash.strategies import make_strategy
-from evoflash.strategies.gaussian_process import Earlier
-from evoflash.strategies.surrogate import SEEDS
 
 log = logging.getLogger(__name__)
 _NOTE_EVERY_S = 10.0
-FEWEST_SEEDS = 3  # of each family that come before the strategy's own choice, however many families there are
 
 
 def pairs_of(report: FinalReport, winner: str) -> list[PairedComparison]:
@@ -393,7 +389,8 @@ def _search(
     )
     with (
         evaluator(plan, past, machines=machines) as evaluates,
-        beside(strategy_of(plan, earlier), plan.llm, tasks, store, current) as strategy,
+        proposals_from(plan, earlier, apart=machines.has_many_gpus) as alone,
+        beside(alone, plan.llm, tasks, store, current) as strategy,
         watch(title, plan.basis, limits, history) as progress,
     ):
 
@@ -450,32 +447,6 @@ def noting_end(store: Store, current: Run, limits: Limits, floor: float = 0.0) -
     elif limits.seconds is not None and time.monotonic() - begun_s >= limits.seconds:
         ended = "time"
     store.note_limits(current, ended=ended)
-
-
-def strategy_of(plan: SearchPlan, earlier: Mapping[str, tuple[Earlier, ...]] | None = None) -> Strategy:
-    """A strategy for each family; above several of them stands the bandit that divides the budget.
-
-    `earlier` are searches on near problems by family, the nearest first.
-    """
-    earlier = earlier or {}
-    members = {}
-    for field in plan.fields:
-        searches = earlier.get(field.family.name, ())
-        members[field.family.name] = make_strategy(
-            plan.strategy,
-            field.space,
-            seed=plan.seed,
-            seeds=transfer.seeds(field, searches),
-            first=max(FEWEST_SEEDS, SEEDS // len(plan.fields)),
-            earlier=searches,
-        )
-    if len(members) == 1:
-        return next(iter(members.values()))
-    from evoflash.strategies.family_bandit import Bandit
-
-    genes = {field.family.name: len(field.space.params) for field in plan.fields}
-    won = family_shares_near(plan.problem, plan.gpu.name) if plan.archived_seeds else {}
-    return Bandit(members, seed=plan.seed, genes=genes, won=won)
 
 
 def evaluator(

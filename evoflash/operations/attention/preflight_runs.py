@@ -69,7 +69,12 @@ class _Cut:
     @property
     def keys(self) -> int:
         """Of a tile, which CTAs of a cluster divide where CTAs share a list of tiles."""
-        return self.loop.keys * (self.loop.cluster if self.loop.shares else 1)
+        return self.loop.keys * self.sharers
+
+    @property
+    def sharers(self) -> int:
+        """CTAs that divide a tile."""
+        return self.loop.cluster if self.loop.shares else 1
 
     @property
     def step(self) -> int:
@@ -88,7 +93,7 @@ class _Cut:
     @property
     def parts(self) -> int:
         """Blocks that divide the keys of a step."""
-        return self.loop.splits * (self.loop.cluster if self.shares else 1)
+        return self.loop.splits * self.sharers
 
     @property
     def crowd(self) -> int:
@@ -434,8 +439,12 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
     """
     cut, rng = _Cut(key, loop, whole_groups=False), np.random.default_rng([seed, _DRAWN, _DRAWN])
     tails = (
-        _tail_run(cut, tail + cut.keys * int(rng.integers(loop.splits)))
-        for tail in range(1, 2 * cut.keys + 1)
+        *(
+            _tail_run(cut, tail + loop.keys * int(rng.integers(loop.splits * (2 * cut.sharers - 1))))
+            for tail in range(1, 2 * loop.keys + 1)
+        ),
+        # Where blocks divide a tile: each of them has one key, of the first tile or of the second.
+        *(_tail_run(cut, loop.keys * before + 1) for before in range(2, 2 * cut.sharers)),
     )
     asked = [(shape, name) for shape in check_workloads([key]) for name in _kinds(shape, rng)]
     asked += [(cut.workload(1, _LONG), "normal")]
@@ -446,11 +455,9 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
         for shape, name in asked
         if cut.cost_of(shape) <= _MOST_COST
     )
+    tall = cut.workload(_TALL_ROWS, 1, heads=-(-_TALL_HEADS // loop.pack))
     many = (*_longest(cut), (cut.workload(1, 1, batch=_MANY_BATCHES), "normal"))
-    large = (
-        EmulatedRun(shape, name, "eager", "fifo")
-        for shape, name in (*many, (cut.workload(_TALL_ROWS, 1, heads=_TALL_HEADS), "normal"))
-    )
+    large = (EmulatedRun(shape, name, "eager", "fifo") for shape, name in (*many, (tall, "normal")))
     return *tails, *dear, *large
 
 

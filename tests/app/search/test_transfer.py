@@ -10,7 +10,7 @@ from in_process import invoke
 
 from evoflash.app.search import plan as planning
 from evoflash.app.search import transfer
-from evoflash.app.search.session import strategy_of
+from evoflash.app.search.proposing import strategy_of
 from evoflash.evaluation import Basis, EarlierRun, Evaluation, Proposal, Run, Rung, RunKey, RunStart, Status
 from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
