@@ -347,7 +347,9 @@ def ask(db: Path, **options) -> archived.BestKernel:
 
 
 @needs_gxx
-def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived_and_no_score(tmp_path, nobody) -> None:
+def test_without_the_gpu_the_answer_is_checked_and_its_time_marked_as_archived_and_no_score(
+    tmp_path, nobody
+) -> None:
     (known,) = (each for each in champions("h200") if each.problem == str(MISSION))
 
     answer = ask(tmp_path / "none.db")
