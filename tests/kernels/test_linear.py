@@ -374,20 +374,23 @@ def test_a_launch_has_no_more_splits_than_the_workspace_has_counters():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "n", "cluster", "ctas"),
+    ("name", "kernel", "n", "cluster", "ctas"),
     [
-        ("early", 4096, 1, 2),
-        ("early", 8192, 2, 8),
-        ("early", 40, 1, None),
-        ("plain", 4096, 1, None),
-        ("early", 4096, 4, 12),
+        ("linear_mma", "early", 4096, 1, 2),
+        ("linear_mma", "early", 8192, 2, 8),
+        ("linear_mma", "early", 40, 1, None),
+        ("linear_mma", "plain", 4096, 1, None),
+        ("linear_mma", "early", 4096, 4, 12),
+        ("linear_wgmma", "early", 4096, 2, 1),
+        ("linear_wgmma", "early", 4096, 4, 3),
+        ("linear_wgmma", "early", 1280, 8, 2),
     ],
 )
-def test_an_early_launch_fits_an_even_share_of_its_ctas_on_an_sm(kernel, n, cluster, ctas):
-    """None: it asks for what it uses, as there are few CTAs or no early start."""
-    values = {**KERNELS["linear_mma"][kernel], "k_splits": cluster, "k_merge": "cluster"}
-    made = candidate("linear_mma", values, key_of("linear_mma"))
-    family = FAMILIES["linear_mma"]
+def test_an_early_launch_fits_an_even_share_of_its_ctas_on_an_sm(name, kernel, n, cluster, ctas):
+    """None: it asks for what it uses, as there are few CTAs, no early start or a large cluster."""
+    values = {**KERNELS[name][kernel], "k_splits": cluster, "k_merge": "cluster"}
+    made = candidate(name, values, key_of(name))
+    family = FAMILIES[name]
 
     (launch,) = family.launches(made.genome, LinearWorkload(16, n, 4096, "fp8b128"), GPU)
 
