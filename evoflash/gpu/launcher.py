@@ -339,7 +339,8 @@ def devices() -> tuple[str, ...]:
 
 
 # ---- sharing: while one process times a kernel, none of the others launches any; a lock on a file says so.
-# Launches that are not timed may run beside those of other processes. A process that was given no file has
+# Launches that are not timed may run beside those of other processes. The file is the one that the variable
+# EVOFLASH_GPU_TURNS names for this GPU, else one of the search's own; a process that was given neither has
 # the GPU to itself and waits for nobody. Where an exception ends a launch or a timing its kernel may still
 # run: the lock is kept until let_go() is called, or the process dies.
 
@@ -353,13 +354,26 @@ class _Share:
 
 
 _share = _Share()
+_TURNS = "EVOFLASH_GPU_TURNS"
 
 
 def share_gpu_by(path: str) -> None:
-    """From here on this process shares the GPU with all that name the same file; once for a process."""
+    """From here on this process shares the GPU with all that name the same file; once for a process. What
+    EVOFLASH_GPU_TURNS names goes first. UsageError where it cannot be opened.
+    """
     if _share.handle >= 0:
         return
-    _share.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    path = _users_file() or path
+    try:
+        _share.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; {_TURNS} wants a file that you may write.") from None
+
+
+def _users_file() -> str:
+    """Of those who name the same one, and see the same GPU; empty where none is named."""
+    named, gpu = os.environ.get(_TURNS, ""), os.environ.get(_VARIABLE, "").replace("/", "-")
+    return named and f"{named}{gpu and '-'}{gpu}"
 
 
 def alone() -> AbstractContextManager[None]:
@@ -374,6 +388,8 @@ def beside_others() -> AbstractContextManager[None]:
 
 @contextmanager
 def _hold(how: int) -> Iterator[None]:
+    if _share.handle < 0 and (path := _users_file()):
+        share_gpu_by(path)
     if _share.handle < 0 or _share.held:  # what runs alone may launch
         yield
         return

@@ -14,7 +14,6 @@ from evoflash.specs import load_gpu
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.alone_on_gpu,
     pytest.mark.skipif(
         not all(map(importlib.util.find_spec, ("torch", "flashinfer"))), reason="needs PyTorch and FlashInfer"
     ),
