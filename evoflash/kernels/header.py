@@ -5,7 +5,7 @@ Seeds may stand in templates/<name>/seeds.toml. What is malformed is a TemplateE
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ _SECTIONS = {
     "shrunk",
     "seeds",
 }
-_LAUNCH = {"entry", "when", "grid", "block", "smem", "cluster", "resident", "dependent"}
+_LAUNCH = {"entry", "when", "grid", "block", "smem", "cluster", "resident", "dependent", "even"}
 _MAP = {"when", "box", "swizzle", "l2_promotion", "heads_inside"}
 _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it is silent
     "uncounted": 0,
@@ -119,7 +119,8 @@ class KernelSpec:
 
     `cluster` is in blocks and divides the grid. `resident`: its blocks wait for one another through global
     memory, so that all must be on the GPU at once. `dependent`: it may begin before the launch before it has
-    ended, and waits by itself (grid_wait) before it touches what that one reads or writes.
+    ended, and waits by itself (grid_wait) before it touches what that one reads or writes. Where the header
+    says `even`, `smem` may be more than the kernel uses.
     """
 
     entry: str
@@ -314,16 +315,32 @@ def _kernel(path: Path, launch: Mapping[str, Any], entry: str) -> KernelSpec:
     def expression(key: str, default: object, kind: type) -> Expression:
         return Expression(launch.get(key, default), f"{path.name}: launch.{key}", (kind,))
 
+    grid = _triple(path, launch, "grid")
+    if "even" in launch:
+        launch = {**launch, "smem": _even_share(launch, grid)}
     return KernelSpec(
         entry=str(launch.get("entry", entry)),
         when=expression("when", True, bool),
-        grid=_triple(path, launch, "grid"),
+        grid=grid,
         block=_triple(path, launch, "block"),
         smem=expression("smem", 0, int),
         cluster=_triple(path, {"cluster": [1, 1, 1], **launch}, "cluster"),
         resident=expression("resident", False, bool),
         dependent=expression("dependent", False, bool),
     )
+
+
+def _even_share(launch: Mapping[str, Any], grid: Iterable[Expression]) -> str:
+    """`smem`, or where `even` holds so much that no more CTAs fit an SM than an even share of the grid.
+
+    A launch that begins while the one before holds most of the room is put where there is some: an SM gets up
+    to as many CTAs as fit, others none. Not where there are fewer CTAs than half the SMs, nor without SMs: in
+    the emulator a kernel that writes behind its memory is to be found.
+    """
+    smem, ctas = launch["smem"], " * ".join(f"({side.text})" for side in grid if side.text != 1)
+    room = f"(gpu.smem_per_sm // ceil_div({ctas}, gpu.sm_count) - 1024) // 128 * 128"  # the driver keeps 1 KB
+    padded = f"min(1, 2 * {ctas} // gpu.sm_count) * min(gpu.smem_per_block, {room})"
+    return f"max({smem}, {padded}) if {launch['even']} and gpu.sm_count > 0 else {smem}"
 
 
 def _maps(path: Path, table: Mapping[str, Any]) -> tuple[MapOf, ...]:

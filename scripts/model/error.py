@@ -1,13 +1,14 @@
 """Makes evoflash/estimate_error.toml: how far each family's estimates are from times that a GPU took.
 
-    python -m scripts.model.error [--family flash_mma]
+    python -m scripts.model.error [--family flash_mma] [--jobs 2]
 
 The kernels, of several problems and GPUs, their measured times and the model's estimates stand in a record.
 Each kernel is compiled and counted in the emulator, as a search without a GPU does. For each family: the
 median and the 90 % range of the measured time over the estimate, how far two thirds of a problem's ratios
 are from their median, and Kendall's tau, the mean over problems that the model's constants were not fitted
 to, where the record holds some out. To be run anew when the model's constants or a family change; takes one
-to three CPU seconds for each kernel. Measures nothing.
+to six CPU seconds for each kernel that is not in the cache as it is today (counts.py), a tenth of that else.
+Measures nothing.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from typing import Any
 from evoflash.errors import UsageError
 from evoflash.estimate_error import TABLE
 from evoflash.evaluation import score
-from evoflash.evaluators.prepare import estimates, prepare, with_preflight
+from evoflash.evaluators.prepare import estimates
 from evoflash.isolation import IsolatedPool
 from evoflash.kernels.family import load_family
 from evoflash.perf_model import model_version
@@ -34,12 +35,12 @@ from evoflash.problem import parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import load_gpu
 from scripts.families.in_flight import in_flight
+from scripts.model.counts import counted
 from scripts.records import read_record, stored, write_record
 
 _HEAD = "# Made by `python -m scripts.model.error`. Ratios are measured times over estimates.\n"
 RECORD = Path(__file__).parent / "records" / "estimates-beside-times.json"
 _LIMIT_S, _ALL_LIMIT_S = 120.0, 7200.0  # of a kernel, of a family
-_MANY = 2  # at a time
 _PLACE = "family", "gpu", "problem"  # of a group of kernels in the record
 _HELD_OUT = "held_out"  # says that no constant of the model was fitted to a group
 _FEWEST = 8  # kernels of a problem; with fewer an order says nothing
@@ -85,11 +86,10 @@ def _estimate_us(kernel: TimedKernel) -> float | None:
     genome = _today(load_family(kernel.family).space(problem.compile_keys(gpu.arch), gpu), kernel.values)
     if genome is None:
         return None
-    built = prepare(genome, problem, gpu, False, 0)
-    counted = built if built.failure else with_preflight(genome, problem, gpu, built, 0, only_counted=True)
-    if counted.failure:
+    prepared = counted(genome, problem, gpu)
+    if prepared.failure:
         return None
-    found = score([each.total_us for each in estimates(genome, counted, problem, gpu)])
+    found = score([each.total_us for each in estimates(genome, prepared, problem, gpu)])
     return None if found is None else round(found, 4)
 
 
@@ -152,8 +152,8 @@ def summaries(kernels: Sequence[TimedKernel]) -> dict[str, dict[str, Any]]:
     for each in kernels:
         if each.estimate_us:
             families.setdefault(each.family, []).append(each)
-    counted = {family: Counter((each.gpu, each.problem) for each in own) for family, own in families.items()}
-    enough = sorted(family for family, counts in counted.items() if max(counts.values()) >= _FEWEST)
+    sizes = {family: Counter((each.gpu, each.problem) for each in own) for family, own in families.items()}
+    enough = sorted(family for family, counts in sizes.items() if max(counts.values()) >= _FEWEST)
     return {family: summary(families[family]) for family in enough}
 
 
@@ -161,12 +161,14 @@ def main() -> int:
     """Estimate, say, write; estimates of other families stay where one is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--family", action="append", help="only this one; may be given more than once")
-    asked = parser.parse_args().family
+    parser.add_argument("--jobs", type=int, default=2, help="kernels at a time (2)")
+    arguments = parser.parse_args()
+    asked, many = arguments.family, arguments.jobs
     known, found = timed_kernels(), {}
-    with IsolatedPool(_MANY) as pool:
+    with IsolatedPool(many) as pool:
         work = (at for at in enumerate(known) if not asked or at[1].family in asked)
         limits = {"limit_s": _LIMIT_S, "time_limit_s": _ALL_LIMIT_S}
-        for (at, kernel), ending in in_flight(pool, _numbered, work, many=_MANY, **limits):
+        for (at, kernel), ending in in_flight(pool, _numbered, work, many=many, **limits):
             found[at] = ending.value or replace(kernel, estimate_us=None)
     now = [found.get(at, kernel) for at, kernel in enumerate(known)]
     write_record(stored(RECORD), {**read_record(RECORD), "groups": _groups(now)})

@@ -110,6 +110,21 @@ def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, kind, added
     assert preflight(made, FAMILIES[name], GPU, seed=3).complaint == ""
 
 
+def test_a_genome_with_many_slots_is_a_kernel_for_every_class_of_rows_with_fewer_where_more_do_not_fit():
+    family = FAMILIES["linear_wgmma"]
+    slots = []
+    for rows in (1, 8, 16, 32, 64):
+        key = LinearKey("fp8b128", rows, GPU.arch)
+        space = family.space((key,), GPU)
+        genome = space.genome({"row_groups": 1, "piece": 128, "stages": 5, "k_splits": 4, "ctas_per_sm": 2})
+        found = family.names(genome.as_dict(), key, GPU)
+        assert space.is_valid(genome), rows
+        assert 2 * (found["smem"] + 1024) <= GPU.smem_per_sm
+        slots.append(found["slots"])
+
+    assert slots == [5, 5, 5, 5, 4]
+
+
 @pytest.mark.parametrize("arch", ["l4", "a100"])
 def test_kernels_of_older_gpus_compile(arch):
     gpu = load_gpu(arch)
@@ -241,7 +256,8 @@ def test_sums_are_in_one_order_whoever_comes_first(name, merge):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_sums_in_the_order_of_who_comes_last_do_not_repeat(name):
     """What the test before would see of partial sums in another order."""
-    patch = "left + i * kItems", "left + (i + split) % splits * kItems"
+    lots = "kItems" if name == "linear_wgmma" else "kLots"
+    patch = f"left + i * {lots}", f"left + (i + split) % splits * {lots}"
     made = candidate(name, KERNELS[name]["shares"], key_of(name), patch)
 
     first, *others = outputs(made, name, seeds=range(8))
@@ -355,6 +371,29 @@ def test_a_launch_has_no_more_splits_than_the_workspace_has_counters():
         tiles, found, _ = launch.grid
         assert found == splits
         assert found == 1 or 4 * tiles <= launch.zeroed_bytes
+
+
+@pytest.mark.parametrize(
+    ("kernel", "n", "cluster", "ctas"),
+    [
+        ("early", 4096, 1, 2),
+        ("early", 8192, 2, 8),
+        ("early", 40, 1, None),
+        ("plain", 4096, 1, None),
+        ("early", 4096, 4, None),
+    ],
+)
+def test_an_early_launch_fits_an_even_share_of_its_ctas_on_an_sm(kernel, n, cluster, ctas):
+    """None: it asks for what it uses, as there are few CTAs, no early start or a large cluster."""
+    values = {**KERNELS["linear_mma"][kernel], "k_splits": cluster, "k_merge": "cluster"}
+    made = candidate("linear_mma", values, key_of("linear_mma"))
+    family = FAMILIES["linear_mma"]
+
+    (launch,) = family.launches(made.genome, LinearWorkload(16, n, 4096, "fp8b128"), GPU)
+
+    used = family.names(made.genome.as_dict(), made.compile_key, GPU)["smem"]
+    fitting = GPU.smem_per_sm // (launch.smem_bytes + 1024)
+    assert (fitting if launch.smem_bytes > used else None) == ctas
 
 
 def test_a_problem_of_several_shapes_is_one_kernel():
