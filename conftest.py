@@ -107,12 +107,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
     is_alone, takes_turns = (item.get_closest_marker(name) for name in ("alone_on_gpu", "takes_turns"))
     shared = str(Path(tempfile.gettempdir()) / f"evoflash-gpu-{os.environ['PYTEST_XDIST_TESTRUNUID']}")
-    with pytest.MonkeyPatch.context() as patch, open(f"{shared}-tests", "a", encoding="utf-8") as tests:
+    with open(f"{shared}-tests", "a", encoding="utf-8") as tests:
         fcntl.flock(tests, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
-        patch.setenv("EVOFLASH_GPU_TURNS", shared)
+        os.environ["EVOFLASH_GPU_TURNS"] = shared  # for processes that begin later, too: a stand-by does
         launcher.share_gpu_by(shared)
         if not (is_alone or takes_turns):  # else its processes would wait for this one
-            patch.delenv("EVOFLASH_GPU_TURNS")
+            del os.environ["EVOFLASH_GPU_TURNS"]
         with nullcontext() if is_alone or takes_turns else launcher.beside_others():
             found = yield
         launcher.let_go()  # where a kernel failed as it was meant to
