@@ -51,16 +51,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class _Times:
-    """Seconds of each test with its fixtures, a line a test, on the disk as soon as it has ended."""
+    """Seconds of each test with its fixtures, and whether it failed, a line a test, on the disk as soon as it
+    has ended.
+    """
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
         self._seconds: Counter[str] = Counter()
+        self._failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] += report.duration
+        if report.failed:
+            self._failed.add(report.nodeid)
+            self._file.write(f"{report.longreprtext}\n")
         if report.when == "teardown":
-            self._file.write(f"{self._seconds.pop(report.nodeid):.2f} {report.nodeid}\n")
+            how = " failed" if report.nodeid in self._failed else ""
+            self._file.write(f"{self._seconds.pop(report.nodeid):.2f} {report.nodeid}{how}\n")
 
     def pytest_unconfigure(self) -> None:
         self._file.close()

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -347,14 +347,16 @@ def devices() -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _Share:
-    """This process's handle of the file; `held` while one of its launches or timings is under way."""
+    """This process's handles of the file and of the door to it; `held` while it launches or times."""
 
     handle: int = -1
+    door: int = -1
     held: bool = False
 
 
 _share = _Share()
 _TURNS = "EVOFLASH_GPU_TURNS"
+_DOOR_S, _LOOK_EVERY_S = 0.5, 2e-4
 
 
 def share_gpu_by(path: str) -> None:
@@ -365,7 +367,9 @@ def share_gpu_by(path: str) -> None:
         return
     path = _users_file() or path
     try:
-        _share.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _share.handle, _share.door = (
+            os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in (path, f"{path}-door")
+        )
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; {_TURNS} wants a file that you may write.") from None
 
@@ -393,10 +397,28 @@ def _hold(how: int) -> Iterator[None]:
     if _share.handle < 0 or _share.held:  # what runs alone may launch
         yield
         return
-    fcntl.flock(_share.handle, how)
+    while not _enter(how):
+        time.sleep(_DOOR_S / 2)
     _share.held = True
     yield
     let_go()
+
+
+def _enter(how: int) -> bool:
+    """Whether this process got in. While it waits it has the door, by which all come in: launches without a
+    pause would else keep a timing from ever beginning. Not for long: one of those inside may stay.
+    """
+    fcntl.flock(_share.door, fcntl.LOCK_EX)
+    try:
+        end_s = time.monotonic() + _DOOR_S
+        while time.monotonic() < end_s:
+            with suppress(BlockingIOError):
+                fcntl.flock(_share.handle, how | fcntl.LOCK_NB)
+                return True
+            time.sleep(_LOOK_EVERY_S)
+        return False
+    finally:
+        fcntl.flock(_share.door, fcntl.LOCK_UN)
 
 
 def let_go() -> None:

@@ -136,3 +136,25 @@ def test_a_file_that_cannot_be_opened_is_told_with_its_variable(monkeypatch, tmp
 
     with pytest.raises(UsageError, match=r"No such file.*EVOFLASH_GPU_TURNS wants a file that you may write"):
         share_gpu_by("")
+
+
+def launching(path, ready, end):
+    """A process that launches without a pause."""
+    share_gpu_by(path)
+    while not end.is_set():
+        with beside_others():
+            ready.set()
+            time.sleep(0.02)
+
+
+def test_a_timing_has_its_turn_among_launches_without_a_pause(tmp_path):
+    path, end, got = str(tmp_path / "turns"), SPAWN.Event(), SPAWN.Event()
+    every = [SPAWN.Event() for _ in range(4)]
+    launches = [started(launching, path, ready, end) for ready in every]
+    assert all(ready.wait(LONG_S) for ready in every)
+    timing = started(asking, path, "alone", got)
+    has_had_it = got.wait(LONG_S)
+    end.set()
+    for process in (timing, *launches):
+        process.join(LONG_S)
+    assert has_had_it
