@@ -55,6 +55,13 @@ def judge(plant, spec):
         yield judge
 
 
+@pytest.fixture(scope="module")
+def finalists(plant):
+    """Finals, each in a process of its own; not those of the tests that take turns on the GPU."""
+    with GpuWorker() as worker:
+        yield worker.finalists
+
+
 def test_a_planted_library_that_is_right_passes(plant, judge):
     plant(RIGHT)
     absent, verdict, environment = judge("fa3")
@@ -81,11 +88,9 @@ def test_a_library_that_cannot_be_captured_is_absent_and_the_next_one_runs(plant
     [(CRASH, "the process died of signal 11"), (STICKY, "illegal")],
     ids=["segmentation-fault", "sticky-error"],
 )
-def test_a_library_that_takes_its_process_down_costs_itself(plant, spec, fault, reason):
+def test_a_library_that_takes_its_process_down_costs_itself(plant, finalists, spec, fault, reason):
     plant(fault)
-    with GpuWorker() as worker:
-        task = FinalTask((), (SQUARE,), spec, seed=5, baselines=("sdpa_flash", "fa3"))
-        ending = worker.finalists(task).result()
+    ending = finalists(FinalTask((), (SQUARE,), spec, seed=5, baselines=("sdpa_flash", "fa3"))).result()
     assert ending.value is not None, ending.reason
     assert list(ending.value.timings) == ["sdpa_flash"]
     assert reason in ending.value.absent[f"fa3 on {SQUARE}"]
