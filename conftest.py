@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 gc.set_threshold(50_000)  # as evoflash.cli.program.main
+gc.disable()  # until all tests are collected: what is made till then stays
 
 # No test reads what a developer has set, nor does collecting them: an empty config file, no variable.
 for _name in [name for name in os.environ if name.startswith("EVOFLASH_") and name != "EVOFLASH_CACHE_DIR"]:
@@ -127,7 +128,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # ten thousand tests and what they import stay: not to be looked through again and again
+    gc.freeze()  # ten thousand tests and what they import: not to be looked through again and again
+    gc.enable()
 
 
 def _by_test(items: list[pytest.Item]) -> Collection[list[pytest.Function]]:

@@ -179,6 +179,13 @@ class SearchSpace:
         """
         return self._at(rng.integers(0, [len(p.values) for p in self.params]), self._domains())
 
+    def some(self, most: int, rng: np.random.Generator) -> tuple[tuple[Genome, ...], bool]:
+        """At most so many valid genomes, and whether they are all; of more points, some draws."""
+        if self.cardinality <= most:
+            return tuple(self), True
+        drawn = (self.draw(rng) for _ in range(most))
+        return tuple(dict.fromkeys(genome for genome in drawn if genome is not None)), False
+
     def _domains(self) -> list[_Domain]:
         return [(param.name, param.values, self.when.get(param.name)) for param in self.params]
 

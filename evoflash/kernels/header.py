@@ -334,11 +334,14 @@ def _even_share(launch: Mapping[str, Any], grid: Iterable[Expression]) -> str:
     """`smem`, or where `even` holds so much that no more CTAs fit an SM than an even share of the grid.
 
     A launch that begins while the one before holds most of the room is put where there is some: an SM gets up
-    to as many CTAs as fit, others none. Not where there are fewer CTAs than half the SMs, nor without SMs: in
-    the emulator a kernel that writes behind its memory is to be found.
+    to as many CTAs as fit, others none. Clusters of more than two, which fill no group of SMs whole, have
+    half as much room again. Not where there are fewer CTAs than half the SMs, nor without SMs: in the
+    emulator a kernel that writes behind its memory is to be found.
     """
     smem, ctas = launch["smem"], " * ".join(f"({side.text})" for side in grid if side.text != 1)
-    room = f"(gpu.smem_per_sm // ceil_div({ctas}, gpu.sm_count) - 1024) // 128 * 128"  # the driver keeps 1 KB
+    halves = f"max(2, min(3, {' * '.join(f'({side})' for side in launch.get('cluster', [1]))}))"
+    share = f"ceil_div({halves} * {ctas}, 2 * gpu.sm_count)"
+    room = f"(gpu.smem_per_sm // {share} - 1024) // 128 * 128"  # the driver keeps 1 KB
     padded = f"min(1, 2 * {ctas} // gpu.sm_count) * min(gpu.smem_per_block, {room})"
     return f"max({smem}, {padded}) if {launch['even']} and gpu.sm_count > 0 else {smem}"
 

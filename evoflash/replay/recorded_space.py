@@ -56,6 +56,13 @@ class RecordedSpace(SearchSpace):
         """A recorded genome, each equally likely; it finds one however sparse the record is."""
         return self.genomes[int(rng.integers(len(self.genomes)))]
 
+    def some(self, most: int, rng: np.random.Generator) -> tuple[tuple[Genome, ...], bool]:
+        """Recorded genomes, each equally likely; all where there are no more."""
+        if len(self.genomes) <= most:
+            return self.genomes, True
+        chosen = rng.choice(len(self.genomes), most, replace=False)
+        return tuple(self.genomes[int(at)] for at in chosen), False
+
     def __iter__(self) -> Iterator[Genome]:
         """Every recorded genome once, in the order of the record."""
         return iter(self.genomes)

@@ -20,6 +20,7 @@ folder.
     tpe               Optuna's tree-structured Parzen estimator over one family's genomes
     uniform           Draws genomes uniformly, without replacement
     unseen            What a strategy has not proposed yet, and the random stream of each proposal
+    whole_space       WholeSpace asks a Gaussian process about every genome of a space that names no tile
 """
 
 from __future__ import annotations
@@ -96,6 +97,10 @@ def make_strategy(
         return make_own(_own()[base], space, seed=seed, seeds=seeds)
     if base == "surrogate":
         chosen = {"earlier": earlier} | ({} if first is None else {"first": first})
+        if not space.blocks:  # it names no tile
+            from evoflash.strategies.whole_space import WholeSpace
+
+            return WholeSpace(space, seed=seed, seeds=seeds, **chosen)
     shipped = getattr(import_module(f"evoflash.strategies.{base}"), STRATEGIES[base])
     made: Strategy = shipped(space, seed=seed, seeds=seeds, **chosen)
     return made

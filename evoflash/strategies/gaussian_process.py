@@ -20,13 +20,14 @@ this problem's scale; where none was, the best of both are taken to be equals.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.space import Genome, Param, Proportions, SearchSpace
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 
 _MIDDLE = 0.5  # where an inactive gene of numbers stands
@@ -43,26 +44,33 @@ class Features:
             _views(param, may_be_inactive=param.name in space.when, by_twos=not space.proportions)
             for param in free
         ]
-        self._tables = [np.hstack(tables) for tables in views]
+        self._tables = [np.hstack([table for _, table in kinds]) for kinds in views]
         self._codes = [
             (param.name, {(type(value), value): at for at, value in enumerate(param.values)})
             for param in free
         ]
         self._proportions = space.proportions
         self._kept: dict[Genome, tuple[float, ...]] = {}
-        widths = [table.shape[1] for tables in views for table in tables]
-        widths += [1] * len(self._proportions.names if self._proportions else ())
+        found = [(kind, table.shape[1]) for kinds in views for kind, table in kinds]
+        found += [("proportion", 1)] * len(self._proportions.names if self._proportions else ())
+        self.kinds = tuple(kind for kind, _ in found)
+        widths = [width for _, width in found]
         self.views = len(widths)
         self.view: Ints = np.repeat(np.arange(self.views), widths)
 
-    def of(self, genomes: Sequence[Genome]) -> Floats:
-        """(genomes, columns)."""
+    def codes(self, genomes: Sequence[Genome]) -> Ints:
+        """(genomes, genes that have other values): the number of each value, -1 where it is inactive."""
         codes = np.full((len(genomes), len(self._codes)), -1, dtype=np.int64)
         for row, genome in enumerate(genomes):
             values = genome.as_dict()
             for column, (name, known) in enumerate(self._codes):
                 if name in values:
                     codes[row, column] = known[type(values[name]), values[name]]
+        return codes
+
+    def of(self, genomes: Sequence[Genome]) -> Floats:
+        """(genomes, columns)."""
+        codes = self.codes(genomes)
         parts = [table[codes[:, at]] for at, table in enumerate(self._tables)]
         if self._proportions:
             found = [self._proportions_of(self._proportions, genome) for genome in genomes]
@@ -77,19 +85,21 @@ class Features:
         return self._kept[genome]
 
 
-def _views(param: Param, *, may_be_inactive: bool, by_twos: bool) -> list[Floats]:
-    """(values + 1, columns) each: a row for each value, and the last for the inactive gene."""
+def _views(param: Param, *, may_be_inactive: bool, by_twos: bool) -> list[tuple[str, Floats]]:
+    """Kinds of views, each (values + 1, columns): a row for each value, the last for the inactive gene."""
     size = len(param.values)
     is_number = all(isinstance(value, int) and not isinstance(value, bool) for value in param.values)
-    views: list[Floats] = []
+    views: list[tuple[str, Floats]] = []
     if is_number and size > 1:
-        views.append(np.append(np.linspace(0.0, 1.0, size), _MIDDLE)[:, None])
+        position = np.append(np.linspace(0.0, 1.0, size), _MIDDLE)[:, None]
+        views.append(("position" if size > 2 else "switch", position))
     if not is_number or size > 2:
-        views.append(np.vstack([np.eye(size) * _APART, np.zeros(size)]))
+        views.append(("value" if size > 2 else "switch", np.vstack([np.eye(size) * _APART, np.zeros(size)])))
     if by_twos and is_number and all(param.values):  # what counts from 0 is no size
-        views += _evenness(np.array([_twos(int(value)) for value in param.values]))
+        twos = _evenness(np.array([_twos(int(value)) for value in param.values]))
+        views += [("twos", table) for table in twos]
     if may_be_inactive:
-        views.append(np.append(np.zeros(size), 1.0)[:, None])
+        views.append(("switch", np.append(np.zeros(size), 1.0)[:, None]))
     return views
 
 
@@ -106,11 +116,15 @@ def _twos(number: int) -> int:
 
 
 USUAL_NOISE = 0.05  # share of the variance
+# Logarithms: how much more than usual each kind of view counts. A switch changes a time by little, and which
+# value a size has tells less than where it stands among its values.
+COUNTS = {"position": 0.5, "value": -1.5, "twos": -0.3, "switch": -0.7}
 SPREAD = 1.5  # standard deviation of the logarithms of scales and noise, before anything is known
 LEAST, MOST = -6.0, 4.0  # of these logarithms
 STEPS = 15  # of the ascent
 FIRST_STEP, LONGEST_STEP, LONGER, SHORTER = 0.3, 1.0, 1.3, 0.5  # resilient propagation: signs of the gradient
 _JITTER = 1e-6
+_ROOM = 64  # outcomes that a growing posterior makes room for at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +151,18 @@ def usual_kernel(views: int) -> Covariance:
     return Covariance(np.full(views, -0.5 * np.log(max(1.0, views / 4))), float(np.log(USUAL_NOISE)))
 
 
-def fit(start: Covariance, rows: Floats, view: Ints, targets: Floats) -> Covariance:
+def kernel_by_kind(features: Features) -> Covariance:
+    """The usual kernel where kinds of views count as they did on recorded spaces of other kernels."""
+    usual = usual_kernel(features.views)
+    more = np.array([COUNTS.get(kind, 0.0) for kind in features.kinds])
+    return Covariance(usual.log_scales + more, usual.log_noise)
+
+
+def fit(
+    start: Covariance, rows: Floats, view: Ints, targets: Floats, *, usual: Covariance | None = None
+) -> Covariance:
     """The kernel under which the targets are likely: an ascent from `start`, kept near the usual kernel."""
-    usual = usual_kernel(len(start.log_scales))
+    usual = usual or usual_kernel(len(start.log_scales))
     middle = np.append(usual.log_scales, usual.log_noise)
     at = np.append(start.log_scales, start.log_noise)
     best, best_at = -np.inf, at
@@ -158,7 +181,7 @@ def fit(start: Covariance, rows: Floats, view: Ints, targets: Floats) -> Covaria
 def _likelihood(kernel: Covariance, rows: Floats, view: Ints, targets: Floats) -> tuple[float, Floats]:
     """The logarithm of the targets' likelihood, and its slope along the logarithms of scales and noise."""
     scaled = kernel.scale_rows(rows, view)
-    far = _distance(scaled, scaled)
+    far = distance(scaled, scaled)
     decay = np.exp(-far)
     covariance = (1 + far) * decay + kernel.noise * np.eye(len(rows))
     factor = np.linalg.cholesky(covariance)
@@ -173,7 +196,7 @@ def _likelihood(kernel: Covariance, rows: Floats, view: Ints, targets: Floats) -
     return value, np.append(slopes, 0.5 * float(np.trace(inner)) * kernel.noise)
 
 
-def _distance(one: Floats, other: Floats) -> Floats:
+def distance(one: Floats, other: Floats) -> Floats:
     """(rows of one, rows of other): sqrt(3) times the Euclidean distance."""
     squared = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1) - 2 * one @ other.T
     distance: Floats = np.sqrt(3 * np.maximum(squared, 0.0))
@@ -182,7 +205,7 @@ def _distance(one: Floats, other: Floats) -> Floats:
 
 def correlation(one: Floats, other: Floats) -> Floats:
     """(rows of one, rows of other), from 0 to 1, of scaled rows."""
-    far = _distance(one, other)
+    far = distance(one, other)
     correlated: Floats = (1 + far) * np.exp(-far)
     return correlated
 
@@ -250,6 +273,56 @@ def posterior(
     )
 
 
+class GrowingPosterior:
+    """What is known of many rows, to which an outcome adds little work: a model after each is affordable.
+
+    The rows of outcomes that the kernel was fitted to are taken in at once and later ones each by itself, in
+    their order: a resumed search computes the same numbers to the bit. Single precision, but for what the
+    outcomes say of one another.
+    """
+
+    def __init__(self, asked: Floats, view: Ints, kernel: Covariance, known: Sequence[int]) -> None:
+        """`known`: the numbers of the rows (of `asked`) that there are outcomes of."""
+        self._kernel, self._known = kernel, list(known)
+        count, room = len(known), len(known) + _ROOM
+        self._scaled = kernel.scale_rows(asked, view).astype(np.float32)
+        beside = correlation(self._scaled[self._known], self._scaled)
+        covariance = beside[:, self._known].astype(np.float64) + kernel.noise * np.eye(count)
+        self._unmixing = np.zeros((room, room))
+        self._unmixing[:count, :count] = np.linalg.inv(np.linalg.cholesky(covariance))
+        self._whitened = np.zeros((room, len(asked)), dtype=np.float32)
+        self._whitened[:count] = self._unmixing[:count, :count].astype(np.float32) @ beside
+        self._share = 1 - (self._whitened[:count] ** 2).sum(axis=0)
+
+    def learn(self, row: int) -> None:
+        """Take in that there is an outcome of one more row."""
+        count = len(self._known)
+        if count == len(self._whitened):
+            self._whitened = np.pad(self._whitened, ((0, _ROOM), (0, 0)))
+            self._unmixing = np.pad(self._unmixing, (0, _ROOM))
+        along = self._whitened[:count, row]
+        rest = correlation(self._scaled[[row]], self._scaled)[0] - along @ self._whitened[:count]
+        left = math.sqrt(max(float(rest[row]) + self._kernel.noise, _JITTER))
+        self._whitened[count] = rest / left
+        self._unmixing[count, :count] = -(along @ self._unmixing[:count, :count]) / left
+        self._unmixing[count, count] = 1 / left
+        self._share -= self._whitened[count] ** 2
+        self._known.append(row)
+
+    def after(self, targets: Floats) -> Posterior:
+        """What the targets of the known rows, in their order, say of all."""
+        count = len(self._known)
+        innovations = self._unmixing[:count, :count] @ targets
+        return Posterior(
+            scaled=self._scaled,
+            mean=innovations.astype(np.float32) @ self._whitened[:count],
+            share=np.maximum(self._share, 1e-9),
+            whitened=self._whitened[:count],
+            noise=self._kernel.noise,
+            amplitude=float(innovations @ innovations) / count,
+        )
+
+
 Flags = NDArray[np.bool_]
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
@@ -309,12 +382,10 @@ def some_of(targets: Floats, most: int) -> Ints:
 
 def favourite(known: Posterior, best: float, among: Flags) -> int:
     """The row of the posterior with the most expected improvement on the target `best`, of those that are
-    True in `among`, one of which there is; from now on it is assumed to be as expected.
+    True in `among`, one of which there is.
     """
     gains = expected_gain(known.mean, known.deviation, best)
-    at = int(np.argmax(np.where(among, gains, -1.0)))
-    known.assume(at)
-    return at
+    return int(np.argmax(np.where(among, gains, -1.0)))
 
 
 def expected_gain(mean: Floats, deviation: Floats, best: float) -> Floats:

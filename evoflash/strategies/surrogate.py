@@ -1,10 +1,9 @@
 """Surrogate lets a Gaussian process learn from every outcome and choose among genomes near the best.
 
 It evaluates none. The model is made again after every few outcomes, from these alone and the seed, so that a
-resumed search goes on as an unbroken one does. At a standstill two picks of a batch are far from the best. In
-a space that names its tile these are a jump and a random genome, whatever the model says of them: it may be
-sure of what it never saw. Elsewhere the model chooses both among what differs from the best in half of the
-genes, for a search that sits on a local optimum ranks the way out high where that is offered.
+resumed search goes on as an unbroken one does. At a standstill two picks of a batch are a jump and a random
+genome, whatever the model says of them: it may be sure of what it never saw. For spaces that name their tile:
+others are searched by WholeSpace (whole_space.py).
 
 What the model judges is offered to it: genomes near the best and some far away. What takes long to find
 (whether a genome is valid takes some 0.1 ms) is kept for the next batch. All offers are a function of the
@@ -14,7 +13,6 @@ seed and of the outcomes that are known.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -55,22 +53,18 @@ LEARNT_FROM, FITTED_TO = 300, 150  # at most so many outcomes: the model, and it
 FIRST_FIT = 15  # outcomes when the kernel is fitted first
 LATER = 1.25  # times as many for each further fit
 ELITES = 6  # genomes whose neighbours are offered
-STANDSTILL, STANDSTILL_UNTILED = 20, 10  # outcomes without a gain; the second where no tile is named
+STANDSTILL = 20  # outcomes without a gain
 GAIN = 1.001  # times as fast: less is no gain
 TRIES = 4  # draws for each jump that is wanted, until the space is taken to have no more
 PAIRS, CHILDREN, POINTS = 60, 15, 100  # offered: jumps from each elite, operators' children, raw points
 TILES = 200  # draws of other tiles for each elite; two in three and more of them are not valid
-POINTS_UNTILED, KEPT = 300, 500  # where no tile is named; so many valid ones of the last DRAWINGS are offered
-DRAWINGS = 5
-FAR = 0.5  # share of its genes in which a genome differs from the best
 WALKS = 15  # offered where raw points are hardly ever valid
 REDRAWN = 8  # batches after which other jumps from the same elites are offered
 DRAWS = 64  # of a jump or a walk until one is new
 STEPS = 3  # jumps that make a walk
 # A batch's picks, and those at a standstill.
-MOVING, MOVING_UNTILED = ("model", "model", "model", "model", "tile"), ("model",)
-STANDING = ("model", "model", "tile", "jump", "immigrant")
-STANDING_UNTILED = ("model", "far", "model", "model", "far")
+MOVING = "model", "model", "model", "model", "tile"
+STANDING = "model", "model", "tile", "jump", "immigrant"
 _Condition = Callable[[Genome], bool]
 
 
@@ -182,7 +176,6 @@ class Offers:
         self._operators = operators_for(space)
         self._jumps: dict[tuple[Genome, int], tuple[Genome, ...]] = {}  # from what was an elite
         self._retiled: dict[Genome, tuple[Genome, ...]] = {}
-        self._points: dict[int, tuple[Genome, ...]] = {}  # by the number of the drawing
 
     def all(self, known: BatchContext, elites: Population) -> Iterator[Proposal]:
         """Seeds that were not tried, neighbours of the elites, operators' children and raw points."""
@@ -230,21 +223,10 @@ class Offers:
             else:
                 yield Proposal(child, operator.name, tuple(parent.id for parent in parents))
 
-    def points(self, told: int, rng: np.random.Generator) -> tuple[Genome, ...]:
-        """The valid ones of some raw points; where no tile is named the newest of several drawings, last."""
-        if self._space.blocks:
-            return tuple(self._valid_points(rng, POINTS))
-        last = told // BATCH
-        kept = range(max(0, last - DRAWINGS + 1), last + 1)
-        self._points = {at: self._points.get(at) or self._drawing(at) for at in kept}
-        return tuple(itertools.chain.from_iterable(self._points.values()))[-KEPT:]
-
-    def _drawing(self, at: int) -> tuple[Genome, ...]:
-        return tuple(self._valid_points(np.random.default_rng([self._seed, at, 4]), POINTS_UNTILED))
-
-    def _valid_points(self, rng: np.random.Generator, count: int) -> Iterator[Genome]:
-        points = (self._space.draw(rng) for _ in range(count))
-        return (point for point in points if point is not None and self._space.is_valid(point))
+    def points(self, rng: np.random.Generator) -> tuple[Genome, ...]:
+        """The valid ones of some raw points."""
+        drawn = (self._space.draw(rng) for _ in range(POINTS))
+        return tuple(point for point in drawn if point is not None and self._space.is_valid(point))
 
     def jump(self, starts: Sequence[Genome], is_new: _Condition, rng: np.random.Generator) -> Proposal | None:
         """Two genes of one of them changed, whatever the model says."""
@@ -351,7 +333,7 @@ class Surrogate:
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
         rng = np.random.default_rng([self._seed, len(told), 2])
         elites = tuple(elite.genome for elite in self._elites.elites) or _fastest(told)
-        points = self._offers.points(len(told), rng)
+        points = self._offers.points(rng)
         return BatchContext(told, in_flight, elites, points, taken, rng, drawing)
 
     def _batches(self, known: BatchContext) -> Iterator[Proposal]:
@@ -364,11 +346,9 @@ class Surrogate:
         if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
         prefer = self._preference(known)
-        for kind in itertools.cycle(self._plan(known.told)):
+        for kind in itertools.cycle(STANDING if stands_still(known.told, STANDSTILL) else MOVING):
             if kind == "tile":
                 proposal = prefer(self._of_new_tiles(known)) or prefer(None)
-            elif kind == "far":
-                proposal = prefer(self._far_from(known.elites[0])) or prefer(None)
             elif kind == "model":
                 proposal = prefer(None)
             else:
@@ -380,11 +360,6 @@ class Surrogate:
                 return
             known.taken.add(proposal.genome)
             yield proposal
-
-    def _plan(self, told: Sequence[Evaluation]) -> tuple[str, ...]:
-        if self._space.blocks:
-            return STANDING if _stands_still(told, STANDSTILL) else MOVING
-        return STANDING_UNTILED if _stands_still(told, STANDSTILL_UNTILED) else MOVING_UNTILED
 
     def _preference(self, known: BatchContext) -> Callable[[_Condition | None], Proposal | None]:
         """Gives, of what is offered and not taken, the model's favourite that meets a condition."""
@@ -415,7 +390,11 @@ class Surrogate:
             among = [
                 each.genome not in known.taken and (meets is None or meets(each.genome)) for each in pool
             ]
-            return pool[favourite(expected, best, np.array(among))] if any(among) else None
+            if not any(among):
+                return None
+            at = favourite(expected, best, np.array(among))
+            expected.assume(at)
+            return pool[at]
 
         return prefer
 
@@ -424,12 +403,6 @@ class Surrogate:
         tile = self._space.blocks[0]
         tried = {_values_of(genome, tile) for genome in known.taken}
         return lambda genome: _values_of(genome, tile) not in tried
-
-    def _far_from(self, best: Genome) -> _Condition:
-        """Whether a genome differs from the best in many of the genes that have other values."""
-        free = sum(len(param.values) > 1 for param in self._space.params)
-        values, least = best.as_dict(), max(2, math.ceil(FAR * free))
-        return lambda genome: sum(values.get(name) != value for name, value in genome.values) >= least
 
     def _kernel(self, told: Sequence[Evaluation]) -> Covariance:
         """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""
@@ -462,7 +435,7 @@ def _score_us(evaluation: Evaluation) -> float:
     return np.inf if us is None else us
 
 
-def _stands_still(told: Sequence[Evaluation], standstill: int) -> bool:
+def stands_still(told: Sequence[Evaluation], standstill: int) -> bool:
     """Whether the newest outcomes have brought no gain."""
     scores = [_score_us(each) if each.is_rankable and not each.is_censored else np.inf for each in told]
     before = min(scores[:-standstill], default=np.inf)

@@ -52,10 +52,10 @@ class Operand:
             return ((1, 0), (self.extent, self.stride)), ((8, 1), (DEPTH, self.leading))
         return ((width, 1), (self.extent, self.leading)), ((8, width), (DEPTH, self.stride))
 
-    def place(self, mn: int, k: int) -> int:
-        """The byte offset of an element in shared memory."""
+    def place(self, mn: Array, k: Array) -> Array:
+        """The byte offsets of elements in shared memory."""
         rows, columns = self.layout
-        k += DEPTH * self.step
+        k = k + DEPTH * self.step
         inner = mn if self.mn_major else k
         units = index(rows, mn // 8 if self.mn_major else mn) + index(columns, k if self.mn_major else k // 8)
         return swizzled(self.start + 16 * units, self.width) + inner % 8 * 2
@@ -67,15 +67,15 @@ class Operand:
         return start >> 4 | self.leading << 16 | self.stride << 32 | mode << 62
 
 
-def index(layout: tuple[tuple[int, int], ...], coordinate: int) -> int:
-    total = 0
+def index(layout: tuple[tuple[int, int], ...], coordinate: Array) -> Array:
+    total = np.zeros_like(coordinate)
     for shape, stride in layout:
         total += coordinate % shape * stride
-        coordinate //= shape
+        coordinate = coordinate // shape
     return total
 
 
-def swizzled(address: int, width: int) -> int:
+def swizzled(address: Array, width: int) -> Array:
     """Swizzle<log2(width), 4, 3>: the bits above the pattern's 128-byte rows go into the unit's number."""
     bits = width.bit_length() - 1
     rows = address >> 7 & (1 << bits) - 1
@@ -112,8 +112,8 @@ def bits_of(values: Array, element: str) -> Array:
 
 
 def lay_out(image: Array, tile: Operand, bits: Array) -> None:
-    for mn, k in product(range(tile.extent), range(DEPTH)):
-        image[tile.place(mn, k) // 2] = bits[mn, k]
+    mn, k = np.indices((tile.extent, DEPTH))
+    image[tile.place(mn, k) // 2] = bits[mn, k]
 
 
 def fragments(bits: Array) -> Array:

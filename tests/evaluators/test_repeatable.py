@@ -29,14 +29,16 @@ def test_an_estimate_does_not_depend_on_where_the_system_puts_memory() -> None:
     assert estimated("1000000,8192,70000000", 2) == first
 
 
-def searched(db: Path, strategy: str, seconds: float | None = None) -> list[tuple[object, ...]]:
-    """The genomes and times of a search by all families, in the order of the store."""
+def searched(
+    db: Path, strategy: str, family: str | None, seconds: float | None = None
+) -> list[tuple[object, ...]]:
+    """The genomes and times of a search by a family or all of them, in the order of the store."""
     plan = planning.plan(
         gpu="l4",
-        problem="b=1,h=1,s=64,d=64",
+        problem="b=1,h=1,s=64,d=64" if family is None else "b=1,h=1,s=32,d=16",
         strategy=strategy,
         seed=3,
-        family=None,
+        family=family,
         evaluator="emulated",
         seeds=1,
     )
@@ -47,12 +49,21 @@ def searched(db: Path, strategy: str, seconds: float | None = None) -> list[tupl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["evolution", pytest.param("surrogate", marks=pytest.mark.full)])
-def test_a_search_repeats_and_goes_on_after_a_stop_as_if_there_had_been_none(tmp_path, strategy) -> None:
-    whole = searched(tmp_path / "whole.db", strategy)
+@pytest.mark.parametrize(
+    ("strategy", "family"),
+    [
+        ("evolution", "flash_mma"),
+        pytest.param("evolution", None, marks=pytest.mark.full),
+        pytest.param("surrogate", None, marks=pytest.mark.full),
+    ],
+)
+def test_a_search_repeats_and_goes_on_after_a_stop_as_if_there_had_been_none(
+    tmp_path, strategy, family
+) -> None:
+    whole = searched(tmp_path / "whole.db", strategy, family)
     assert len(whole) >= 6
     assert {len(parents) for _, _, parents, *_ in whole} > {0}, "children too, not only seeds"
-    cut = searched(tmp_path / "cut.db", strategy, seconds=0.2)
+    cut = searched(tmp_path / "cut.db", strategy, family, seconds=0.2)
     assert cut == whole[: len(cut)]
     assert len(cut) < len(whole)
-    assert searched(tmp_path / "cut.db", strategy) == whole
+    assert searched(tmp_path / "cut.db", strategy, family) == whole

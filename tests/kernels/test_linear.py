@@ -36,6 +36,7 @@ ROWS = {"linear_mma": 16, "linear_simt": 4, "linear_wgmma": 16}
 # Values that only kernels of other rows or weights have.
 OF_ITS_OWN = {
     ("rows_per_warp", 8): {"rows": 1},
+    ("unroll", 8): {"rows": 2},
     ("x_cluster", 4): {"rows": 32},
     ("piece", 64): {"weights": "bf16"},
 }
@@ -256,8 +257,7 @@ def test_sums_are_in_one_order_whoever_comes_first(name, merge):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_sums_in_the_order_of_who_comes_last_do_not_repeat(name):
     """What the test before would see of partial sums in another order."""
-    lots = "kItems" if name == "linear_wgmma" else "kLots"
-    patch = f"left + i * {lots}", f"left + (i + split) % splits * {lots}"
+    patch = "left + i * kLots", "left + (i + split) % splits * kLots"
     made = candidate(name, KERNELS[name]["shares"], key_of(name), patch)
 
     first, *others = outputs(made, name, seeds=range(8))
@@ -374,20 +374,23 @@ def test_a_launch_has_no_more_splits_than_the_workspace_has_counters():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "n", "cluster", "ctas"),
+    ("name", "kernel", "n", "cluster", "ctas"),
     [
-        ("early", 4096, 1, 2),
-        ("early", 8192, 2, 8),
-        ("early", 40, 1, None),
-        ("plain", 4096, 1, None),
-        ("early", 4096, 4, None),
+        ("linear_mma", "early", 4096, 1, 2),
+        ("linear_mma", "early", 8192, 2, 8),
+        ("linear_mma", "early", 40, 1, None),
+        ("linear_mma", "plain", 4096, 1, None),
+        ("linear_mma", "early", 4096, 4, 12),
+        ("linear_wgmma", "early", 4096, 2, 1),
+        ("linear_wgmma", "early", 4096, 4, 3),
+        ("linear_wgmma", "early", 1280, 8, 2),
     ],
 )
-def test_an_early_launch_fits_an_even_share_of_its_ctas_on_an_sm(kernel, n, cluster, ctas):
+def test_an_early_launch_fits_an_even_share_of_its_ctas_on_an_sm(name, kernel, n, cluster, ctas):
     """None: it asks for what it uses, as there are few CTAs, no early start or a large cluster."""
-    values = {**KERNELS["linear_mma"][kernel], "k_splits": cluster, "k_merge": "cluster"}
-    made = candidate("linear_mma", values, key_of("linear_mma"))
-    family = FAMILIES["linear_mma"]
+    values = {**KERNELS[name][kernel], "k_splits": cluster, "k_merge": "cluster"}
+    made = candidate(name, values, key_of(name))
+    family = FAMILIES[name]
 
     (launch,) = family.launches(made.genome, LinearWorkload(16, n, 4096, "fp8b128"), GPU)
 

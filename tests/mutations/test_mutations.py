@@ -104,6 +104,23 @@ def test_the_operators_have_names_of_their_own_and_are_many() -> None:
     assert len(OPERATORS) >= 20
 
 
+def test_rows_of_w_are_traded_for_shares_of_k() -> None:
+    """One gene doubles, one halves; k_splits may bring genes of its own along."""
+    gpu, problem = load_gpu("h200"), parse_problem(PROBLEMS["linear"])
+    family = load_family("linear_mma")
+    space = family.space(problem.compile_keys(gpu.arch), gpu)
+    (parent,) = (space.genome(seed.values) for seed in family.seeds if seed.name == "held_pairs")
+    own = parent.as_dict()
+    made = {
+        tuple((name, child.as_dict()[name]) for name in ("row_tiles", "row_warps", "k_warps", "k_splits"))
+        for child in children("trade_rows_for_k", parent, 200, space)
+    }
+
+    factors = [sorted(value / own[name] for name, value in each) for each in made]
+    assert len(made) >= 6
+    assert all(each == [0.5, 1, 1, 2] for each in factors)
+
+
 @every_operator
 def test_an_operator_has_nothing_to_do_on_a_space_without_a_choice(operator: Operator) -> None:
     only = next(iter(FIXED))

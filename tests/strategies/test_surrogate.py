@@ -17,7 +17,6 @@ from evoflash.strategies.surrogate import (
     ELITES,
     OPENING,
     SEEDS,
-    STANDING_UNTILED,
     STANDSTILL,
     Surrogate,
 )
@@ -99,22 +98,6 @@ def test_when_nothing_gains_it_jumps_and_draws_more() -> None:
     assert len(drawn(60)) > 2 * STANDSTILL
     standing, moving = operators(best_first=True), operators(best_first=False)
     assert standing["sample"] > moving["sample"]
-
-
-def test_where_no_tile_is_named_a_standstill_has_the_model_choose_far_from_the_best() -> None:
-    def differing(genome: Genome) -> int:
-        return sum(value != 0 for _, value in genome.values)
-
-    space = SearchSpace("plain", tuple(Param(f"p{at}", (0, 1, 2, 3)) for at in range(6)))
-    best, rng = space.genome({}), np.random.default_rng(0)
-    strategy = Surrogate(space, seed=0)
-    for genome in dict.fromkeys((best, *(space.sample(rng) for _ in range(60)))):
-        strategy.tell(Proposal(genome), evaluated(genome, 1.0 + differing(genome)))
-
-    picked = [differing(strategy.ask().genome) for _ in STANDING_UNTILED]
-
-    far = [genes for kind, genes in zip(STANDING_UNTILED, picked, strict=True) if kind == "far"]
-    assert min(far) >= 3 > min(picked)
 
 
 def test_one_pick_of_a_batch_has_a_new_tile_though_the_best_one_still_pays() -> None:

@@ -1,0 +1,213 @@
+"""WholeSpace asks a Gaussian process about every genome of a space that names no tile. Evaluates none.
+
+Kernels that others recorded, and families of few genes, have some thousand valid genomes. All of them can be
+judged after each outcome, so that the way out of a local optimum is among what is judged wherever it lies. Of
+a larger space so many genomes are judged that were drawn once, and the neighbours of the best.
+
+The opening is spread out: each of its genomes is the one that is farthest from those before it. All proposals
+are a function of the seed and of the outcomes that are known.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from evoflash.evaluation import Evaluation, Proposal
+from evoflash.space import Genome, SearchSpace
+from evoflash.strategies.gaussian_process import (
+    Earlier,
+    Features,
+    Flags,
+    GrowingPosterior,
+    Posterior,
+    by_rank,
+    by_share,
+    distance,
+    doubts,
+    favourite,
+    fit,
+    kernel_by_kind,
+    posterior,
+    some_of,
+    targets_beside,
+    transfer_genomes,
+)
+from evoflash.strategies.surrogate import FEWEST, OPENING_BESIDE_SEEDS, SEEDS, Neighbourhood, stands_still
+from evoflash.strategies.unseen import Unseen
+
+LISTED = 20_000  # genomes that are judged; raw points of a space that is listed, about 0.1 ms each
+OPENING = 10  # proposals before the model is asked, where there are no seeds
+LATER = 1.25  # times as many outcomes for each further fit of the kernel
+LEARNT_FROM, FITTED_TO = 300, 150  # at most so many outcomes: the model when its kernel is fitted, and that
+FOLLOWED = 4  # in flight for each outcome more after which the model is asked again
+STANDSTILL = 10  # outcomes without a gain, after which some picks are far from the best
+FAR = 0.5  # share of its genes in which a genome differs from the best
+STANDING = "model", "far", "model", "model", "far"  # picks at a standstill
+ELITES, PAIRS = 6, 60  # of a space that is not judged whole: the best, and jumps from each of them
+
+
+class WholeSpace:
+    """Proposes seeds and genomes far from one another first, then what the model prefers of all."""
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        seed: int,
+        seeds: tuple[Genome, ...] = (),
+        first: int = SEEDS,
+        earlier: tuple[Earlier, ...] = (),
+    ) -> None:
+        """`first`: so many seeds come before the model's own choice; `earlier`: searches on near problems."""
+        self._space, self._seed, self._first, self._earlier = space, seed, first, earlier
+        self._seeds = tuple(genome for genome in seeds if genome in space)
+        self._unseen = Unseen(space, seed=seed)
+        self._features = Features(space)
+        self._scale = by_share if space.proportions else by_rank
+        self._around = Neighbourhood(space)
+        self._told: list[Evaluation] = []
+        self._in_flight: dict[Genome, None] = {}  # in the order of asking
+        self._usual = self._kernel = kernel_by_kind(self._features)
+        self._next_fit = OPENING
+        self._model: GrowingPosterior | None = None
+        self._learnt: list[int] = []  # the numbers of the outcomes that the model has taken in, in its order
+        self._seen = 0  # outcomes that the picks know of
+        self._picks: Iterator[Proposal] = iter(())
+        self._drawn, self._is_whole = space.some(LISTED, np.random.default_rng([seed, 1]))
+        self._judge(self._drawn)
+
+    def _judge(self, genomes: tuple[Genome, ...]) -> None:
+        self._judged = genomes
+        self._at = {genome: at for at, genome in enumerate(genomes)}
+        self._rows, self._codes = self._features.of(genomes), self._features.codes(genomes)
+
+    def ask(self) -> Proposal | None:
+        """A seed, a genome far from all others at first, then the next pick; None when nothing is left."""
+        proposal = self._next_seed() or self._pick() or self._spread() or self._rest()
+        if proposal is not None:
+            self._unseen.take(proposal.genome)
+            self._in_flight[proposal.genome] = None
+        return proposal
+
+    def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
+        """Remember the outcome; the model is made when it is needed."""
+        self._unseen.take(proposal.genome)
+        self._in_flight.pop(proposal.genome, None)
+        if proposal.genome in self._space:
+            self._told.append(evaluation)
+
+    def _next_seed(self) -> Proposal | None:
+        return self._unseen.seed(self._seeds[: self._first] if self._told else self._seeds)
+
+    def _rest(self) -> Proposal | None:
+        return self._unseen.sample(self._unseen.rng())
+
+    def _spread(self) -> Proposal | None:
+        """Of all that is judged the genome that is farthest from what was proposed."""
+        known = self._taken()
+        if not known or len(known) == len(self._judged):
+            return None
+        scaled = self._usual.scale_rows(self._rows, self._features.view)
+        nearest = distance(scaled[known], scaled).min(axis=0)
+        nearest[known] = -1.0
+        return Proposal(self._judged[int(np.argmax(nearest))])
+
+    def _taken(self) -> list[int]:
+        """Where the genomes that were told or are in flight stand among those that are judged."""
+        genomes = [*(each.genome for each in self._told), *self._in_flight]
+        return [self._at[genome] for genome in genomes if genome in self._at]
+
+    def _pick(self) -> Proposal | None:
+        opening = OPENING_BESIDE_SEEDS if self._seeds else OPENING
+        if self._unseen.proposal_count < opening:
+            return None
+        if len(self._told) > self._seen + len(self._in_flight) // FOLLOWED:
+            for count in range(self._seen + 1, len(self._told) + 1):
+                self._learn(count)
+            self._seen, self._picks = len(self._told), self._picked()
+        return next((proposal for proposal in self._picks if proposal.genome in self._unseen), None)
+
+    def _learn(self, count: int) -> None:
+        """Take in one more outcome: all anew where the kernel, or what is judged, becomes another."""
+        scores = self._scores()[:count]
+        if sum(np.isfinite(scores)) < FEWEST or count < OPENING_BESIDE_SEEDS:
+            return
+        genome = self._told[count - 1].genome
+        is_best = not self._is_whole and scores[-1] < min(scores[:-1])
+        is_due = count >= self._next_fit
+        if self._model is not None and not (is_due or is_best) and genome in self._at:
+            self._model.learn(self._at[genome])
+            self._learnt.append(count - 1)
+            return
+        targets, _ = targets_beside(scores, [], self._scale)
+        if is_due and targets.any():
+            some = some_of(targets, FITTED_TO)
+            rows = self._features.of([self._told[at].genome for at in some])
+            self._kernel = fit(self._kernel, rows, self._features.view, targets[some], usual=self._usual)
+            self._next_fit = max(count + 1, int(self._next_fit * LATER))
+        if not self._is_whole:
+            self._judge(self._near_best(scores))
+        self._learnt = [int(at) for at in some_of(targets, LEARNT_FROM)]
+        known = [self._at[self._told[at].genome] for at in self._learnt]
+        self._model = GrowingPosterior(self._rows, self._features.view, self._kernel, known)
+
+    def _near_best(self, scores: list[float]) -> tuple[Genome, ...]:
+        """What was drawn and told, and the neighbours of the best."""
+        told = [evaluation.genome for evaluation in self._told[: len(scores)]]
+        found = dict.fromkeys([*self._drawn, *told])
+        for at in np.argsort(scores, kind="stable")[:ELITES]:
+            rng = np.random.default_rng([self._seed, int(told[at].id, 16), len(scores)])
+            found.update(dict.fromkeys(self._around.one_gene(told[at])))
+            found.update(dict.fromkeys(self._around.two_genes(told[at], rng, count=PAIRS)))
+        return tuple(found)
+
+    def _scores(self) -> list[float]:
+        """In us; infinite for what failed."""
+        found = (evaluation.learnt_us for evaluation in self._told)
+        return [np.inf if us is None else us for us in found]
+
+    def _picked(self) -> Iterator[Proposal]:
+        """Proposals in the order in which they are wanted."""
+        if self._model is None:
+            return
+        scores = self._scores()
+        expected, best = self._expected(self._model, scores)
+        free = np.ones(len(self._judged), dtype=bool)
+        free[self._taken()] = False
+        for genome in self._in_flight:
+            if genome in self._at:
+                expected.assume(self._at[genome])
+        is_still = stands_still(self._told, STANDSTILL)
+        far = self._far_from_best(scores) if is_still else free
+        for picks in itertools.count(len(scores)):
+            if not free.any():
+                return
+            among = free & far if STANDING[picks % len(STANDING)] == "far" else free
+            at = favourite(expected, best, among if among.any() else free)
+            free[at] = False
+            yield Proposal(self._judged[at], "model")
+            expected.assume(at)
+
+    def _far_from_best(self, scores: list[float]) -> Flags:
+        """Which of all differ from the best in many of the genes that have other values."""
+        best = self._features.codes([self._told[int(np.argmin(scores))].genome])
+        differing = (self._codes != best).sum(axis=1)
+        return np.asarray(differing >= max(2, math.ceil(FAR * self._codes.shape[1])))
+
+    def _expected(self, model: GrowingPosterior, scores: list[float]) -> tuple[Posterior, float]:
+        """What is expected of all that is judged, and the best target there is."""
+        own = {each.genome: us for each, us in zip(self._told, scores, strict=True)}
+        near = transfer_genomes(self._earlier, own)
+        targets, weak = targets_beside(scores, [us for _, us in near], self._scale)
+        learnt = targets[self._learnt]
+        if not near:
+            return model.after(learnt), float(targets.min())
+        genomes = [*(self._told[at].genome for at in self._learnt), *(genome for genome, _ in near)]
+        rows, found = self._features.of(genomes), np.concatenate([learnt, weak])
+        unsure = doubts(len(learnt), len(near))
+        known = posterior(self._kernel, self._features.view, rows, found, self._rows, doubts=unsure)
+        return known, float(targets.min())
