@@ -81,6 +81,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Times(path))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m gpu` files without such a test are not imported: each of several processes would wait for it."""
+    if not collection_path.match("test_*.py") or config.getoption("markexpr").partition(" and ")[0] != "gpu":
+        return None
+    return "mark.gpu" not in collection_path.read_text(encoding="utf-8") or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--full"):
         _leave_out(config, items, [item for item in items if "full" in item.keywords])
