@@ -82,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m gpu` no file without such a test is imported: each of several processes would wait for that."""
+    """With `-m gpu` no file without such a test is imported: each of several processes would wait for it."""
     if not collection_path.match("test_*.py") or config.getoption("markexpr").partition(" and ")[0] != "gpu":
         return None
     return "mark.gpu" not in collection_path.read_text(encoding="utf-8") or None
