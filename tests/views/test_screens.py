@@ -16,7 +16,7 @@ from tables import data
 
 from evoflash.app import catalogue, known
 from evoflash.app.doctor import Diagnosis
-from evoflash.app.known import known_genome
+from evoflash.app.kernel_lookup import known_genome
 from evoflash.app.ladder import sources
 from evoflash.champions import champion_today
 from evoflash.errors import UsageError
