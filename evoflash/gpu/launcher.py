@@ -356,7 +356,7 @@ class _Share:
 
 _share = _Share()
 _TURNS = "EVOFLASH_GPU_TURNS"
-_DOOR_S, _LOOK_EVERY_S = 0.5, 2e-4
+_DOOR_S, _AWAY_S, _LOOK_EVERY_S = 0.5, 0.05, 2e-4
 
 
 def share_gpu_by(path: str) -> None:
@@ -398,7 +398,7 @@ def _hold(how: int) -> Iterator[None]:
         yield
         return
     while not _enter(how):
-        time.sleep(_DOOR_S / 2)
+        time.sleep(_AWAY_S)
     _share.held = True
     yield
     let_go()

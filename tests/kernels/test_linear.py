@@ -417,7 +417,7 @@ def test_a_problem_of_several_shapes_is_one_kernel():
         "m=7,70b_tp8_o,dtype=fp8b128,x=e4m3",
     ],
 )
-@pytest.mark.takes_turns
+@pytest.mark.alone_on_gpu
 def test_a_gpu_finds_every_way_of_dividing_k_right_and_times_it(text):
     try:
         spec = spec_of(present_gpu())

@@ -213,7 +213,7 @@ def test_an_exported_file_whose_kernel_was_edited_is_refuted_and_checked_as_it_s
 
 
 @pytest.mark.gpu
-@pytest.mark.takes_turns
+@pytest.mark.alone_on_gpu
 def test_a_true_row_of_this_gpu_is_confirmed_and_a_halved_time_is_not(tmp_path, written, capsys) -> None:
     try:
         gpu = present_gpu()
