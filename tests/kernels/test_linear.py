@@ -425,7 +425,7 @@ def test_a_gpu_finds_every_way_of_dividing_k_right_and_times_it(text):
         pytest.skip(f"needs a GPU ({error})")
     problem = parse_problem(f"linear:{text}")
     ways = ("plain", "counter", "cluster", "early") if spec.compute_capability >= 90 else ("plain", "counter")
-    with MeasuredEvaluator(problem, spec, seed=1, cores=ThisMachine(1), ahead=2) as evaluator:
+    with MeasuredEvaluator(problem, spec, seed=1, cores=ThisMachine(3), ahead=6) as evaluator:
         asked = 0
         for name, family in FAMILIES.items():
             if name == "linear_wgmma" and spec.arch != "sm_90a":
