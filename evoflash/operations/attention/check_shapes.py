@@ -13,8 +13,8 @@ from evoflash.operations.attention.workload import AttentionKey, AttentionWorklo
 # Shapes that finalists meet first, drawn when they are promoted: the longest seq_q and seq_kv, and the most
 # batches and key/value heads. References cost the product, and the test inputs are many.
 _HIDDEN = ((300, 300, 3, 3), (400, 700, 2, 3), (60, 3000, 1, 2), (1500, 90, 1, 3), (1, 5000, 3, 1))
-# More query rows, over all heads, than 16 bits count, and one key. In the emulator kernels whose blocks have few
-# rows take half a minute for as many (preflight_runs.py leaves them out); a GPU takes nothing.
+# More query rows, over all heads, than 16 bits count, and one key. In the emulator kernels whose blocks have
+# few rows take half a minute for them (preflight_runs.py leaves them out), on a GPU no time.
 _MANY_ROWS, _MANY_ROWS_HEADS = 4100, 16
 # (seq_q, seq_kv), cheapest first; the same for every genome, so that references are computed once a run.
 # The last one fills every ring of the families' deepest pipelines twice, with a tail.
