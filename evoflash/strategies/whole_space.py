@@ -116,7 +116,7 @@ class WholeSpace:
 
     def _spread(self) -> Proposal | None:
         """Of all that is judged the genome that is farthest from what was proposed."""
-        known = self._taken()
+        known = self._numbers_asked()
         if not known or len(known) == len(self._judged):
             return None
         scaled = self._usual.scale_rows(self._rows, self._features.view)
@@ -124,7 +124,7 @@ class WholeSpace:
         nearest[known] = -1.0
         return Proposal(self._judged[int(np.argmax(nearest))])
 
-    def _taken(self) -> list[int]:
+    def _numbers_asked(self) -> list[int]:
         """Where the genomes that were told or are in flight stand among those that are judged."""
         genomes = [*(each.genome for each in self._told), *self._in_flight]
         return [self._at[genome] for genome in genomes if genome in self._at]
@@ -136,7 +136,7 @@ class WholeSpace:
         if len(self._told) > self._seen + len(self._in_flight) // FOLLOWED:
             for count in range(self._seen + 1, len(self._told) + 1):
                 self._learn(count)
-            self._seen, self._picks = len(self._told), self._picked()
+            self._seen, self._picks = len(self._told), self._picks_in_order()
         return next((proposal for proposal in self._picks if proposal.genome in self._unseen), None)
 
     def _learn(self, count: int) -> None:
@@ -178,14 +178,14 @@ class WholeSpace:
         found = (evaluation.learnt_us for evaluation in self._told)
         return [np.inf if us is None else us for us in found]
 
-    def _picked(self) -> Iterator[Proposal]:
+    def _picks_in_order(self) -> Iterator[Proposal]:
         """Proposals in the order in which they are wanted."""
         if self._model is None:
             return
         scores = self._scores()
-        expected, best = self._expected(self._model, scores)
+        expected, best = self._expectation(self._model, scores)
         free = np.ones(len(self._judged), dtype=bool)
-        free[self._taken()] = False
+        free[self._numbers_asked()] = False
         for genome in self._in_flight:
             if genome in self._at:
                 expected.assume(self._at[genome])
@@ -206,7 +206,7 @@ class WholeSpace:
         differing = (self._codes != best).sum(axis=1)
         return np.asarray(differing >= max(2, math.ceil(FAR * self._codes.shape[1])))
 
-    def _expected(self, model: GrowingPosterior, scores: list[float]) -> tuple[Posterior, float]:
+    def _expectation(self, model: GrowingPosterior, scores: list[float]) -> tuple[Posterior, float]:
         """What is expected of all that is judged, and the best target there is."""
         own = {each.genome: us for each, us in zip(self._told, scores, strict=True)}
         near = transfer_genomes(self._earlier, own)
