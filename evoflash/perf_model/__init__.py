@@ -324,7 +324,7 @@ def _streamed_cycles(
     arithmetic += 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk / k["tensor_share"]
     arithmetic += k["mbarrier_cycles"] * n.get("mbarrier", 0) / ctas.warps
     path = max(arithmetic, load_cycles(n, k), asking)
-    return path + exposed_boxes(n, path, lead, ctas.l2_bytes_per_clk, k)
+    return float(path + exposed_boxes(n, path, lead, ctas.l2_bytes_per_clk, k))
 
 
 def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:
