@@ -323,8 +323,8 @@ def _streamed_cycles(
     arithmetic = _path_cycles({**n, "critical_load_rounds": 0.0}, extra, ctas, gpu)
     arithmetic += 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk / k["tensor_share"]
     arithmetic += k["mbarrier_cycles"] * n.get("mbarrier", 0) / ctas.warps
-    path = max(arithmetic, load_cycles(n, k), asking)
-    return float(path + exposed_boxes(n, path, lead, ctas.l2_bytes_per_clk, k))
+    path: float = max(arithmetic, load_cycles(n, k), asking)
+    return path + exposed_boxes(n, path, lead, ctas.l2_bytes_per_clk, k)
 
 
 def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:

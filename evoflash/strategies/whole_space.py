@@ -36,18 +36,26 @@ from evoflash.strategies.gaussian_process import (
     targets_beside,
     transfer_genomes,
 )
-from evoflash.strategies.surrogate import FEWEST, OPENING_BESIDE_SEEDS, SEEDS, Neighbourhood, stands_still
+from evoflash.strategies.surrogate import (
+    ELITES,
+    FEWEST,
+    FITTED_TO,
+    LATER,
+    LEARNT_FROM,
+    OPENING_BESIDE_SEEDS,
+    PAIRS,
+    SEEDS,
+    Neighbourhood,
+    stands_still,
+)
 from evoflash.strategies.unseen import Unseen
 
 LISTED = 20_000  # genomes that are judged; raw points of a space that is listed, about 0.1 ms each
 OPENING = 10  # proposals before the model is asked, where there are no seeds
-LATER = 1.25  # times as many outcomes for each further fit of the kernel
-LEARNT_FROM, FITTED_TO = 300, 150  # at most so many outcomes: the model when its kernel is fitted, and that
 FOLLOWED = 4  # in flight for each outcome more after which the model is asked again
 STANDSTILL = 10  # outcomes without a gain, after which some picks are far from the best
 FAR = 0.5  # share of its genes in which a genome differs from the best
 STANDING = "model", "far", "model", "model", "far"  # picks at a standstill
-ELITES, PAIRS = 6, 60  # of a space that is not judged whole: the best, and jumps from each of them
 
 
 class WholeSpace:

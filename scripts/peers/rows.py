@@ -100,6 +100,7 @@ def chunks(rows: Sequence[str]) -> list[tuple[str, ...]]:
 def ours(row: str, spec: GpuSpec, dbs: Sequence[str], *, count: int) -> tuple[Ours, ...]:
     """At most `count` kernels: those measured right on exactly this problem, fastest first, of the archive
     and the databases. Where there is none of these, what the archive has near it, or a family's seed.
+    Besides, the first seeds of families that are for such shapes alone: they may be newer than the archive.
     """
     problem = parse_problem(row)
     found = [*_archived(problem, spec), *(each for db in dbs for each in _stored(db, problem, spec))]
@@ -107,7 +108,7 @@ def ours(row: str, spec: GpuSpec, dbs: Sequence[str], *, count: int) -> tuple[Ou
     ranked = sorted(valid, key=lambda each: each.known_us or 0.0)
     distinct = {each.genome.id: each for each in reversed(ranked)}  # the fastest of each genome stays
     best = sorted(distinct.values(), key=lambda each: each.known_us or 0.0)
-    return tuple(best[:count]) or _near(problem, spec, count=count)
+    return (*(tuple(best[:count]) or _near(problem, spec, count=count)), *_meant(problem, spec))
 
 
 def _champion(problem: Problem, spec: GpuSpec) -> Champion | None:
@@ -150,6 +151,13 @@ def _is_valid(genome: Genome, problem: Problem, spec: GpuSpec) -> bool:
     except UsageError:
         return False
     return same and not space.violations(genome)
+
+
+def _meant(problem: Problem, spec: GpuSpec) -> Iterator[Ours]:
+    for family in families_for(spec):
+        if family.fits.text is not True and family.suits(problem, spec):
+            seeds = family.seeds_for(problem, family.space(problem.compile_keys(spec.arch), spec), spec)
+            yield from (Ours(each, None, "a seed") for each in seeds[:3])
 
 
 def _near(problem: Problem, spec: GpuSpec, *, count: int) -> tuple[Ours, ...]:

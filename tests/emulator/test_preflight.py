@@ -150,6 +150,18 @@ def test_a_finalist_meets_every_tail_many_heads_many_keys_and_many_rows(loop):
     assert any(shape.seq_kv > 5000 for shape in shapes)
 
 
+def test_a_finalist_of_a_cluster_that_divides_a_tile_ends_in_each_block_of_it():
+    """Not on every number of keys that a whole cluster has: thousands of runs, half a second each."""
+    loop = Loop(rows=8, keys=64, stages=2, splits=1, pack=4, cluster=16, shares=1, most_ctas=132)
+    runs = finalist_runs(KEYS[0], loop, seed=1)
+    ragged = [run.workload.seq_kv for run in runs if run.is_brief]
+
+    assert {length % 64 for length in ragged} == set(range(64))
+    assert {length // 64 for length in ragged if length % 64 == 1} >= set(range(2, 32))
+    assert max(ragged) <= 2 * 16 * 64
+    assert len(runs) < 200
+
+
 def test_the_time_limit_goes_by_the_work():
     launch, small = LaunchConfig("k", (2, 4, 1), (128, 1, 1), 0), KEYS[2].workload(1, 1, 9, 64)
 

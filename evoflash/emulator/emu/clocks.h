@@ -6,7 +6,6 @@
 // appear.
 #pragma once
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "float16.h"
@@ -112,14 +111,16 @@ class Clocks {
   u32* row(int agent) { return &known_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
   const u32* row(int agent) const { return &known_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
   const u32* fenced_row(int agent, Space space) const {
-    return &fenced_[static_cast<u32>(space)][static_cast<size_t>(agent) * static_cast<size_t>(stride_)];
+    const std::vector<u32>& rows = fenced_[static_cast<u32>(space)];
+    return rows.empty() ? unfenced_.data() : &rows[static_cast<size_t>(agent) * static_cast<size_t>(stride_)];
   }
-  u32* fenced_row(int agent, Space space) { return const_cast<u32*>(std::as_const(*this).fenced_row(agent, space)); }
+  u32* fenced_row(int agent, Space space);
   void widen();
 
   int threads_ = 0, agents_ = 0, stride_ = 0;
-  bool fences_[2] = {};  // by space, somebody has fenced: until then no one has anything in fenced_
-  std::vector<u32> known_, fenced_[2];  // stride x stride: row a is what a knows of everyone
+  std::vector<u32> known_;       // stride x stride: row a is what a knows of everyone
+  std::vector<u32> fenced_[2];   // the same by space; empty until somebody has fenced,
+  std::vector<u32> unfenced_;    // and this, of zeros, is everyone's row
   std::vector<std::string> names_;
 };
 

@@ -41,6 +41,9 @@ _MOST_ROWS = 1280  # of a drawn shape's blocks
 _LONG, _MANY_KEYS, _MANY_STEPS, _MANY_BATCHES = 6529, (1 << 16, 1 << 15), 1 << 8, 257
 _TALL_ROWS, _TALL_HEADS = 4100, 16  # more rows in all than 16 bits count
 _MOST_COST, _MOST_LONG_COST = 30 * _MUCH, 60 * _MUCH  # of a finalist's run, of one that shows a small number
+_MOST_TALL_COST = (
+    900 * _MUCH
+)  # of many rows: blocks of a few take half a minute, a GPU's hidden shapes have them
 _MANY_HEADS = 32
 _TAILS, _DRAWN_TAILS = 16, 4  # keys that kernels take at a time, and remainders that a candidate meets
 _DRAWN = 3  # of what the drawn shape's generator differs from others of the seed
@@ -69,7 +72,12 @@ class _Cut:
     @property
     def keys(self) -> int:
         """Of a tile, which CTAs of a cluster divide where CTAs share a list of tiles."""
-        return self.loop.keys * (self.loop.cluster if self.loop.shares else 1)
+        return self.loop.keys * self.sharers
+
+    @property
+    def sharers(self) -> int:
+        """CTAs that divide a tile."""
+        return self.loop.cluster if self.loop.shares else 1
 
     @property
     def step(self) -> int:
@@ -88,7 +96,7 @@ class _Cut:
     @property
     def parts(self) -> int:
         """Blocks that divide the keys of a step."""
-        return self.loop.splits * (self.loop.cluster if self.shares else 1)
+        return self.loop.splits * self.sharers
 
     @property
     def crowd(self) -> int:
@@ -434,8 +442,12 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
     """
     cut, rng = _Cut(key, loop, whole_groups=False), np.random.default_rng([seed, _DRAWN, _DRAWN])
     tails = (
-        _tail_run(cut, tail + cut.keys * int(rng.integers(loop.splits)))
-        for tail in range(1, 2 * cut.keys + 1)
+        *(
+            _tail_run(cut, tail + loop.keys * int(rng.integers(loop.splits * (2 * cut.sharers - 1))))
+            for tail in range(1, 2 * loop.keys + 1)
+        ),
+        # Where blocks divide a tile: each of them has one key, of the first tile or of the second.
+        *(_tail_run(cut, loop.keys * before + 1) for before in range(2, 2 * cut.sharers)),
     )
     asked = [(shape, name) for shape in check_workloads([key]) for name in _kinds(shape, rng)]
     asked += [(cut.workload(1, _LONG), "normal")]
@@ -446,11 +458,11 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
         for shape, name in asked
         if cut.cost_of(shape) <= _MOST_COST
     )
-    many = (*_longest(cut), (cut.workload(1, 1, batch=_MANY_BATCHES), "normal"))
-    large = (
-        EmulatedRun(shape, name, "eager", "fifo")
-        for shape, name in (*many, (cut.workload(_TALL_ROWS, 1, heads=_TALL_HEADS), "normal"))
-    )
+    tall = cut.workload(_TALL_ROWS, 1, heads=-(-_TALL_HEADS // loop.pack))
+    many = [*_longest(cut), (cut.workload(1, 1, batch=_MANY_BATCHES), "normal")]
+    if cut.cost_of(tall) <= _MOST_TALL_COST:
+        many.append((tall, "normal"))
+    large = (EmulatedRun(shape, name, "eager", "fifo") for shape, name in many)
     return *tails, *dear, *large
 
 
