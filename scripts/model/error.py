@@ -72,7 +72,9 @@ def timed_kernels() -> list[TimedKernel]:
     """All of the record."""
     return [
         TimedKernel(
-            *(group[name] for name in _PLACE),
+            group["family"],
+            group["gpu"],
+            group["problem"],
             values,
             us,
             estimate_us,
