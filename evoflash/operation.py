@@ -259,7 +259,7 @@ class Loop:
     )
     queue_cycles: int = 0  # that what L2 has waits behind what DRAM sends, where that is asked for far ahead
     fetchers: int = 1  # lanes that share asking for a step's bulk copies
-    trips: int = 0  # in a step, of warps that fetch what is scattered and store it before they ask for more
+    row_cluster: int = 1  # CTAs of a cluster side by side over the rows; the grid has whole clusters
     merge_batch: int = 4  # parts that a thread loads at a time where it merges what CTAs left in memory
     merge_bytes: int = 16  # of each of them
     emulation_cost: int = 1  # CPU time that the emulator takes for a multiplication of a step, over wgmma's

@@ -3,17 +3,21 @@
 One process of each test run loads evoflash and forks for each command: what the command does, its exit code
 and what it writes are those of `python -m evoflash`, but for variables that Python reads when it starts
 (PYTHONPATH, PYTHONHASHSEED, LD_PRELOAD). A test of start-up, signals or those runs a Python of its own.
+The process from which a command forks others (evoflash/fork_server.py) is forked in the same way, where the
+command would start a Python that loads NumPy and evoflash once more.
 """
 
 import atexit
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -74,12 +78,38 @@ def _serve() -> bool:
     return False
 
 
-def _run() -> None:
+def _fork_servers(asked: socket.socket) -> None:
+    """Forks a fork server for each socket that arrives, until no command can send one any more."""
+    while True:
+        text, sockets, _, _ = socket.recv_fds(asked, 1 << 16, 1)
+        if not text:
+            break
+        if os.fork() == 0:
+            asked.close()
+            os.environ.clear()
+            os.environ.update(json.loads(text))
+            fork_server.serve(*sockets)
+            os._exit(0)
+        os.close(*sockets)
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+    os._exit(0)
+
+
+def _run(servers: socket.socket) -> None:
     """The command to its end, as the interpreter would end it, but that nothing is freed: that takes as long
     as to load it.
     """
     from evoflash.cli.program import main
 
+    def start() -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            socket.send_fds(servers, [json.dumps(dict(os.environ)).encode()], [theirs.fileno()])
+        return ours
+
+    fork_server._start = start
     code: object = 1
     try:
         main()
@@ -96,6 +126,16 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
+    from evoflash import fork_server
+
     load_commands()
+    asks, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    forks_servers = os.fork()
+    if forks_servers == 0:
+        asks.close()
+        _fork_servers(asked)
+    asked.close()
     if _serve():
-        _run()
+        _run(asks)
+    asks.close()
+    os.waitpid(forks_servers, 0)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.app.mix import Shape
 from evoflash.app.portfolio.run import PortfolioOptions, PortfolioResult, portfolio
 from evoflash.app.portfolio.table import KernelTime, ShapeTimes, TimeTable, write_table
+from evoflash.app.shape_files import Shape
 from evoflash.evaluation import Basis
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem, parse_workload

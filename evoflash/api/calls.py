@@ -16,7 +16,6 @@ from evoflash.app.export import write_evaluated
 from evoflash.app.judge.answer import KernelAnswer
 from evoflash.app.judge.foreign import JudgeOptions, Stage, is_foreign, judge_file
 from evoflash.app.leaderboard import ranked_kernels
-from evoflash.app.mix import WeightedProblem, read_problems
 from evoflash.app.recordings import compare_strategies
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
@@ -25,6 +24,7 @@ from evoflash.app.search.limits import Limits
 from evoflash.app.search.limits import limits as limits_of
 from evoflash.app.search.machines import MachineOptions, machines
 from evoflash.app.search.many import by_weight
+from evoflash.app.shape_files import WeightedProblem, read_problems
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, faster
 from evoflash.paths import default_database

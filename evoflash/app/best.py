@@ -13,10 +13,10 @@ from typing import Any
 
 from evoflash.app.evaluate import emulate, measure_genomes
 from evoflash.app.export import cuda_of, request_of
-from evoflash.app.known import installed_versions, older_kernels
-from evoflash.app.mix import WeightedProblem
+from evoflash.app.kernel_lookup import installed_versions, older_kernels
 from evoflash.app.runs import find_run
 from evoflash.app.search.session import RunResult
+from evoflash.app.shape_files import WeightedProblem
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_for
 from evoflash.errors import DeviceError, NoKernelError, UsageError

@@ -16,7 +16,7 @@ from evoflash import operation as registry
 from evoflash.app.check import subject as check_subject
 from evoflash.app.check.own_kernel import read_kernel_file
 from evoflash.app.check.subject import KernelUnderTest, edits_in, genome_in, is_exported
-from evoflash.app.known import known_genome, stored_evaluations
+from evoflash.app.kernel_lookup import known_genome, stored_evaluations
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.estimate_error import has_order
 from evoflash.evaluation import Build, Evaluation, Status, Timing

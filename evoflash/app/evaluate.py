@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.app.check.subject import genome_in, is_exported
-from evoflash.app.known import installed_versions, known_genome
+from evoflash.app.kernel_lookup import installed_versions, known_genome
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.plan import where
 from evoflash.app.search.session import RunResult, counting, keep_pairs, result_of

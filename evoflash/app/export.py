@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evoflash.app.known import known_genome
+from evoflash.app.kernel_lookup import known_genome
 from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation
 from evoflash.exports import kernel_cu

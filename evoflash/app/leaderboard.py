@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from evoflash.app.known import installed_versions, older_kernels
+from evoflash.app.kernel_lookup import installed_versions, older_kernels
 from evoflash.app.objectives import OBJECTIVES, Objective, objectives_of, pareto_front
 from evoflash.app.runs import closing_database, cost_as_dict
 from evoflash.champions import ARCHIVED

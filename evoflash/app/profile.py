@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evoflash.app.compare import contenders
-from evoflash.app.known import stored_evaluations
+from evoflash.app.kernel_lookup import stored_evaluations
 from evoflash.app.runs import closing_database
 from evoflash.errors import DeviceError, StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run, was_timed_again

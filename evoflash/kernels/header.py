@@ -104,7 +104,7 @@ _MODEL: dict[str, object] = {  # what [model] may say, and what holds where it i
     "first_steps": 0,
     "queue_cycles": 0,
     "fetchers": 1,
-    "trips": 0,
+    "row_cluster": 1,
     "merge_batch": 4,
     "merge_bytes": 16,
     "emulation_cost": 1,

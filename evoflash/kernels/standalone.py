@@ -22,6 +22,7 @@ from evoflash.kernels.ef_layer import primitives
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.nvrtc import FLAGS
+from evoflash.kernels.renderer import COMPILED_TEMPLATES
 from evoflash.launch import PORTABLE_CLUSTER, LaunchConfig
 from evoflash.operations.expectations import thresholds_of
 from evoflash.problem import Problem, parse_problem
@@ -93,6 +94,7 @@ def _environment(folder: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=COMPILED_TEMPLATES,
     )
 
 

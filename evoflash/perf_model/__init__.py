@@ -36,6 +36,7 @@ from evoflash.perf_model.slowest_path import (
     chain_cycles,
     exposed_boxes,
     exposed_copies,
+    load_cycles,
     path_cycles,
 )
 from evoflash.problem import Problem
@@ -128,19 +129,20 @@ def estimate(
     work, launches = operation.work(workload, profile), profile.first_of(launches)
     k = _constants_of(profile, work, workload)
     first = at_work(launches[0], len(work.steps) * work.copies, work.batch, gpu.sm_count)
-    ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, groups=profile.warpgroups, k=k)]
+    ctas = [_Ctas(launches[0], first, gpu, registers, smem_static_bytes, loop=profile, k=k)]
     for launch in launches[1:]:
         count = math.prod(launch.grid)
-        ctas.append(_Ctas(launch, count, gpu, registers, smem_static_bytes, groups=0, k=constants()))
+        ctas.append(_Ctas(launch, count, gpu, registers, smem_static_bytes, loop=None, k=constants()))
     main = _main(profile, ctas[0], work, gpu, spill_bytes=spill_bytes)
     rest = [_loopless(counts, each, gpu) for counts, each in zip(profile.launches[1:], ctas[1:], strict=True)]
     terms = {name: sum(part[name] for part in (main, *rest)) / gpu.clock_mhz for name in main}
     del terms["makespan"], terms["start"]
     terms["dram"] = workload.bytes_moved / (k["dram_share"] * gpu.dram_gbps * 1e3)
     terms["launch"] = sum(k["dependent_us" if each.dependent else "launch_us"] for each in launches)
+    terms["launch"] += k["before_us"] * profile.before
     loop_us, *rest_us = (part["makespan"] / gpu.clock_mhz for part in (main, *rest))
     total = terms["launch"] + main["start"] / gpu.clock_mhz + sum(rest_us)
-    total += _norm((loop_us, terms["dram"]), k["dram_norm"])
+    total += _norm((loop_us, terms["dram"]), k["warpgroup_norm" if ctas[0].is_streamed else "dram_norm"])
     return Estimate(total, terms, max(terms, key=lambda name: terms[name]))
 
 
@@ -166,7 +168,8 @@ def _constants_of(profile: Profile, work: Work, workload: Workload) -> dict[str,
 
 def _copied_sectors(n: Numbers) -> float:
     """That a CTA reads by cp.async and TMA, which pass the first-level cache by."""
-    return max(0.0, n.get("global_read_sectors", 0) - n.get("load_sectors", 0))
+    read = max(n.get("global_read_sectors", 0), n.get("tma_bytes", 0) / 32)
+    return max(0.0, read - n.get("load_sectors", 0))
 
 
 class _Ctas:
@@ -180,25 +183,30 @@ class _Ctas:
         registers: int,
         smem_static_bytes: int,
         *,
-        groups: int,
+        loop: Loop | None,
         k: Mapping[str, Any],
     ) -> None:
         self.count = count
         self.k = {"copy_latency": k["memory_latency"], "load_latency": k["memory_latency"], **k}
         self.cluster = math.prod(launch.cluster)
         self.threads = math.prod(launch.block)
-        self.groups = groups  # that compute on wgmma; 0: the kernel has none
+        self.groups = loop.warpgroups if loop else 0  # chains on wgmma; 0: the kernel has none
+        # Its tiles come by boxes that a warp asks for which does nothing else.
+        self.is_streamed = not self.groups and loop is not None and loop.lead > 0
         # Without a producer's: they ask for copies and sleep.
-        self.warps = WARPS * groups or -(-math.prod(launch.block) // 32)
+        self.warps = WARPS * self.groups or -(-math.prod(launch.block) // 32)
         resident = max(1, occupancy(launch, registers, smem_static_bytes, gpu))
         sms = _sms_of_clusters(self.cluster, gpu, lone=resident == 1)
-        uneven = k["dependent_uneven"] if launch.dependent else 1
+        is_alone = self.count <= sms and loop is not None and (self.is_streamed or loop.most_ctas > 0)
+        is_even = not launch.dependent or is_alone
+        uneven = 1 if is_even else k["dependent_uneven"]
         self.together = min(resident, math.ceil(uneven * self.count / sms))  # on the busiest SM
         self.l1_bytes = _L1_BYTES + gpu.smem_per_sm - self.together * (launch.smem_bytes + _CTA_BYTES)
         self.slots = min(self.count, sms * self.together)
         self.busy_sms = min(self.count, sms)
         # Of one SM. Boxes come at the port's rate: no limit of the whole L2 shows in their times.
-        self.l2_bytes_per_clk = _L2_PORT if groups else min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)
+        by_boxes = self.groups or self.is_streamed
+        self.l2_bytes_per_clk = _L2_PORT if by_boxes else min(_L2_PORT, gpu.l2_bytes_per_clk / self.busy_sms)
 
 
 def _sms_of_clusters(cluster: int, gpu: GpuSpec, *, lone: bool) -> int:
@@ -221,7 +229,7 @@ def _main(profile: Profile, ctas: _Ctas, work: Work, gpu: GpuSpec, *, spill_byte
     per_step = {**counts.per_step, **own, "l1_misses": _l1_misses(profile, ctas, work)}
     before = float(profile.uncounted_once)
     once, each = _units(counts.fixed, before, ctas, gpu), _units(per_step, extra, ctas, gpu)
-    p = ctas.k["warpgroup_norm" if ctas.groups else "overlap_norm"]
+    p = ctas.k["warpgroup_norm" if ctas.groups or ctas.is_streamed else "overlap_norm"]
     start = _start_cycles(ctas) + _norm(
         (_path_cycles(counts.fixed, before, ctas, gpu), *_unit_cycles(once, ctas)), p
     )
@@ -272,7 +280,7 @@ def _merge_cycles(work: Work, profile: Profile, ctas: _Ctas) -> float:
         return float(others * work.part_bytes / k["cluster_bytes_per_clk"])
     if parts == 1:
         return 0.0
-    of_part = work.part_bytes / ctas.cluster
+    of_part = work.part_bytes * profile.row_cluster / ctas.cluster
     rounds = -(-parts // profile.merge_batch) * math.ceil(of_part / (profile.merge_bytes * ctas.threads))
     return float(k["meeting_cycles"] + rounds * k["memory_latency"] + parts * of_part / _L2_PORT)
 
@@ -282,7 +290,8 @@ def _start_cycles(ctas: _Ctas) -> float:
     k = ctas.k
     if ctas.groups:
         return float(k["warpgroup_start"] / ctas.together)
-    return float(k["dram_latency"] + (k["cluster_start"] if ctas.cluster > 1 else 0))
+    cycles = k["dram_latency"] + (k["cluster_start"] if ctas.cluster > 1 else 0)
+    return float(cycles + (k["warpgroup_start"] if ctas.is_streamed else 0))
 
 
 def _step_cycles(profile: Profile, extra: float, ctas: _Ctas, gpu: GpuSpec) -> float:
@@ -294,13 +303,28 @@ def _step_cycles(profile: Profile, extra: float, ctas: _Ctas, gpu: GpuSpec) -> f
             if n.get("critical_mma", 0):  # what a step loads is asked for before its products
                 rounds = min(rounds, 1.0)
             n = {**n, "critical_load_rounds": max(rounds, 1 / profile.stages)}
-        path = _path_cycles(n, extra, ctas, gpu)
         boxes = n.get("tma", 0) / profile.fetchers * k["box_cycles"]
-        path += exposed_copies(n, path, ctas.warps, k)
-        return float(max(path, profile.trips * k["trip_cycles"], boxes))
+        if ctas.is_streamed:
+            return _streamed_cycles(n, extra, asking=boxes, lead=profile.lead / 2, ctas=ctas, gpu=gpu)
+        path = _path_cycles(n, extra, ctas, gpu)
+        return float(max(path + exposed_copies(n, path, ctas.warps, k), boxes))
     chain = chain_cycles(n, _instructions(n) + extra, ctas.groups, gpu, k, overlaps=bool(profile.overlaps))
     chain += k["cluster_cycles"] if profile.cluster > 1 else 0
     return chain + exposed_boxes(n, chain, profile.lead / 2, ctas.l2_bytes_per_clk, k)
+
+
+def _streamed_cycles(
+    n: Numbers, extra: float, *, asking: float, lead: float, ctas: _Ctas, gpu: GpuSpec
+) -> float:
+    """A step whose tiles come by boxes to a ring: products and arithmetic one after the other, and what the
+    ring does not hide of a tile from DRAM. Other loads are on their way while a tile is waited for.
+    """
+    k = {**ctas.k, "copy_latency": ctas.k["dram_latency"] + ctas.k["box_latency"]}
+    arithmetic = _path_cycles({**n, "critical_load_rounds": 0.0}, extra, ctas, gpu)
+    arithmetic += 2 * n.get("wgmma_macs", 0) / gpu.tensor_flops_per_clk / k["tensor_share"]
+    arithmetic += k["mbarrier_cycles"] * n.get("mbarrier", 0) / ctas.warps
+    path: float = max(arithmetic, load_cycles(n, k), asking)
+    return path + exposed_boxes(n, path, lead, ctas.l2_bytes_per_clk, k)
 
 
 def _loopless(counts: Counts, ctas: _Ctas, gpu: GpuSpec) -> dict[str, float]:

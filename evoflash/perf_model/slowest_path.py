@@ -31,7 +31,7 @@ def path_cycles(
     cycles += k["barrier_cycles"] * n.get("critical_barrier", 0)
     cycles += k["shuffle_latency"] * n.get("critical_shfl", 0)
     cycles += k["shared_latency"] * n.get("critical_shared_rounds", 0)
-    return float(cycles + _load_cycles(n, k))
+    return float(cycles + load_cycles(n, k))
 
 
 def _products(n: Numbers, gpu: GpuSpec, k: Mapping[str, Any]) -> float:
@@ -42,7 +42,7 @@ def _products(n: Numbers, gpu: GpuSpec, k: Mapping[str, Any]) -> float:
     return float(free * apart + sum(count * max(apart, k["mma_latency"] / d) for d, count in waiting.items()))
 
 
-def _load_cycles(n: Numbers, k: Mapping[str, Any]) -> float:
+def load_cycles(n: Numbers, k: Mapping[str, Any]) -> float:
     """What rounds of plain loads wait: for L2 where the first-level cache misses, and for that cache else."""
     rounds = n.get("critical_load_rounds", 0)
     missing = min(1.0, n.get("critical_l1_misses", 0) / rounds) if rounds else 0.0

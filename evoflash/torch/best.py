@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evoflash.app.known import installed_versions
+from evoflash.app.kernel_lookup import installed_versions
 from evoflash.champions import champion_today, champions
 from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation

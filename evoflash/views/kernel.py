@@ -8,7 +8,7 @@ from evoflash.app.catalogue import problem_and_name
 from evoflash.app.compare import ComparisonResult, ComparisonRun, PairResult
 from evoflash.app.evaluate import EvaluationResult
 from evoflash.app.export import export_commands
-from evoflash.app.known import FailureCounts, KnownKernel, nearest_seed
+from evoflash.app.kernel_lookup import FailureCounts, KnownKernel, nearest_seed
 from evoflash.app.search.session import RunResult
 from evoflash.champions import Champion
 from evoflash.champions.evidence import archived_kernel, known_times, percent_of

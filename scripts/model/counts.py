@@ -1,7 +1,7 @@
 """A kernel's build and what the emulator counts of it, from the cache where both were made before.
 
-Counts stay for as long as the kernel's text, its small runs and the emulator are the same; the loop that
-estimates read them by is the family's of today. Estimates nothing.
+Counts stay for as long as the kernel's text, the launches and the work of its small runs, and the emulator
+are the same; the loop that estimates read them by is the family's of today. Estimates nothing.
 """
 
 import hashlib
@@ -44,11 +44,14 @@ def _kept(genome: Genome, problem: Problem, gpu: GpuSpec) -> Iterator[tuple[Path
     """For each compile key the file of its counts, the main loop, and what of it no primitive stands for."""
     family = load_family(genome.family)
     for key in problem.compile_keys(gpu.arch):
-        names = family.names(genome.as_dict(), key, gpu)
+        values, operation = genome.as_dict(), operation_of(key)
+        names = family.names(values, key, gpu)
         loop = family.loop(names)
-        runs = [run for run in operation_of(key).preflight_runs(key, loop) if run.is_counted]
-        launches = [family.launches(genome, run.workload, small_gpu(run, gpu)) for run in runs]
-        said = (render(genome, key, gpu).source_sha, *map(repr, (runs, launches)), _emulator_sha())
+        runs = [(run, small_gpu(run, gpu)) for run in operation.preflight_runs(key, loop) if run.is_counted]
+        launches = [family.launches(genome, run.workload, small) for run, small in runs]
+        loops = [family.loop(family.names(values, key, small)) for _, small in runs]
+        works = [operation.work(run.workload, own) for (run, _), own in zip(runs, loops, strict=True)]
+        said = (render(genome, key, gpu).source_sha, *map(repr, (launches, works)), _emulator_sha())
         name = hashlib.sha256("\0".join(said).encode()).hexdigest()
         yield cache_dir() / "counts" / f"{name}.json", loop, family.uncounted_instructions(names)
 

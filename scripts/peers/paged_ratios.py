@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.app.known import known_genome
+from evoflash.app.kernel_lookup import known_genome
 from evoflash.errors import EvoflashError
 from evoflash.evaluation import Status
 from evoflash.evaluators.prepare import prepare

@@ -25,7 +25,7 @@ from typing import Any
 
 import typer
 
-from evoflash.app.mix import read_problems
+from evoflash.app.shape_files import read_problems
 from evoflash.app.verify.claim_sources import ClaimSelector, claim_of
 from evoflash.cli.options import defaults_of
 from evoflash.cli.program import app

@@ -81,6 +81,7 @@ def test_what_public_kernels_once_did_wrong_is_noticed(name: str) -> None:
     assert examine((SEVENTH_SET, name)).rung == "preflight"
 
 
+@pytest.mark.full  # 8 s
 def test_the_check_shapes_notice_what_the_preflight_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adversary, "_preflight", lambda fraud, gpu, seed: "")
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evoflash.app.known import installed_versions
+from evoflash.app.kernel_lookup import installed_versions
 from evoflash.app.leaderboard import Only, Rankings, read_rankings, since_of
 from evoflash.cli import program as cli
 from evoflash.errors import UsageError

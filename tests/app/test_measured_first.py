@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evoflash.app.best import best
-from evoflash.app.known import known_kernel
+from evoflash.app.kernel_lookup import known_kernel
 from evoflash.app.leaderboard import leaderboard
 from evoflash.app.report.collect import report
 from evoflash.champions.evidence import archived_for

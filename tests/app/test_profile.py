@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import report_cases as cases
 
-from evoflash.app.known import known_kernel
+from evoflash.app.kernel_lookup import known_kernel
 from evoflash.app.profile import ProfiledKernel, profile_finalists
 from evoflash.app.report.collect import report
 from evoflash.app.search.session import result_of

@@ -286,7 +286,7 @@ def test_a_branch_around_half_a_tile_leaves_the_products_overlapped(tile_skip, h
 def test_registers_move_only_as_far_as_there_are_some():
     """setmaxnreg waits for ever when the pool of the block is too small."""
     rng, seen, space = np.random.default_rng(3), 0, FAMILY.space((KEY,), H200)
-    for _ in range(16):
+    for _ in range(8):
         genome = space.sample(rng)
         names = FAMILY.names(genome.as_dict(), KEY, H200)
         if names["producer"] != "warpgroup":
@@ -296,7 +296,7 @@ def test_registers_move_only_as_far_as_there_are_some():
         used = names["kept_regs"] + consumers * names["consumer_regs"]
         assert used <= entry * (consumers + 1)
         seen += 1
-    assert seen > 3
+    assert seen > 2
 
 
 def test_the_maps_are_those_of_the_tiles():

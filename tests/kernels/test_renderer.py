@@ -9,6 +9,7 @@ import pytest
 from tables import data
 
 from evoflash.errors import UsageError
+from evoflash.kernels import renderer
 from evoflash.kernels.family import load_family
 from evoflash.kernels.lint import lint
 from evoflash.kernels.renderer import indent, render
@@ -34,10 +35,34 @@ def test_the_rendered_kernel_is_the_golden_one(name, golden):
     golden(f"flash_mma-{name}.cu", render(flash_mma(key, values), key, load_gpu("l4")).source)
 
 
-def test_rendering_twice_gives_the_same_bytes():
-    genome = flash_mma(FULL, {})
+def rendered_anew() -> str:
+    """As the next process would."""
+    renderer._template.cache_clear()
+    renderer._environment.cache_clear()
+    return render(flash_mma(FULL, {}), FULL, load_gpu("l4")).source
 
-    assert render(genome, FULL, load_gpu("l4")) == render(genome, FULL, load_gpu("l4"))
+
+def test_a_process_compiles_no_template_that_another_has_compiled(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
+    text = rendered_anew()
+    monkeypatch.setattr(renderer.Environment, "compile", None)
+
+    assert rendered_anew() == text
+
+
+def test_templates_are_compiled_again_where_those_of_the_cache_are_damaged_or_none_can_be_kept(
+    tmp_path, monkeypatch
+):
+    text = rendered_anew()
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path))
+    for damage in (lambda kept: kept[:-9], lambda kept: kept[:90] + b"#" + kept[91:]):
+        rendered_anew()
+        for file in (tmp_path / "templates").iterdir():
+            file.write_bytes(damage(file.read_bytes()))
+        assert rendered_anew() == text
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("EVOFLASH_CACHE_DIR", str(tmp_path / "file"))
+    assert rendered_anew() == text
 
 
 def test_no_template_word_survives_in_any_rendered_kernel():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from evoflash.app.known import KnownKernel, failures
+from evoflash.app.kernel_lookup import KnownKernel, failures
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, RunKey, Status, Timing, Verdict
 from evoflash.space import Genome
 from evoflash.store.store import open_store

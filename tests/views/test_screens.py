@@ -14,9 +14,9 @@ from rich.console import Console
 from screens import screens
 from tables import data
 
-from evoflash.app import catalogue, known
+from evoflash.app import catalogue, kernel_lookup
 from evoflash.app.doctor import Diagnosis
-from evoflash.app.known import known_genome
+from evoflash.app.kernel_lookup import known_genome
 from evoflash.app.ladder import sources
 from evoflash.champions import champion_today
 from evoflash.errors import UsageError
@@ -236,7 +236,7 @@ def test_an_id_of_the_archive_is_exported_and_so_is_its_prefix(tmp_path):
 
 def test_a_kernel_of_another_mask_gets_the_genes_that_only_this_one_has(tmp_path, monkeypatch):
     heard: list[str] = []
-    monkeypatch.setattr(known, "say", heard.append)
+    monkeypatch.setattr(kernel_lookup, "say", heard.append)
     family, l4, db = load_family("flash_mma"), load_gpu("l4"), str(tmp_path / "one.db")
     what = parse_problem("mission")
     seed = family.seeds_for(what, family.space(what.compile_keys(l4.arch), l4), l4)[0]

@@ -139,7 +139,7 @@ def named_kernels(
         return of_export(path, problem=problem, gpu=gpu)
     if header is not None:
         raise UsageError("--header goes with a .cu file.")
-    from evoflash.app.known import (
+    from evoflash.app.kernel_lookup import (
         known_genome,  # which loads the database; no process that runs a kernel needs it
     )
 

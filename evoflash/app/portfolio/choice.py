@@ -186,7 +186,7 @@ def rule_of(assigned: Assigned, arch: str) -> dict[str, Any]:
 def form_of(workload: Workload) -> DispatchForm:
     """How shapes of its operation are told apart."""
     form = operation_of(workload).portfolio
-    assert form is not None, "app/mix.py refuses the others"
+    assert form is not None, "app/shape_files.py refuses the others"
     return form
 
 

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evoflash.app.mix import Shape, read_mix
 from evoflash.app.portfolio import choice
 from evoflash.app.portfolio import choice as rule
 from evoflash.app.portfolio.candidates import candidates
@@ -22,6 +21,7 @@ from evoflash.app.search.limits import Limits
 from evoflash.app.search.machines import MachineOptions
 from evoflash.app.search.many import SearchRequest, search_one
 from evoflash.app.search.plan import where
+from evoflash.app.shape_files import Shape, read_mix
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status, Timing
 from evoflash.exports.exported import ExportRequest

@@ -15,7 +15,6 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from evoflash.app.mix import WeightedProblem
 from evoflash.app.repeats import RepeatedSearch, repeated_search
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
@@ -23,6 +22,7 @@ from evoflash.app.search.limits import Limits
 from evoflash.app.search.machines import MachineOptions, machines
 from evoflash.app.search.session import RunResult
 from evoflash.app.search.stopping import LIMIT_S, TerminatedError, end_on_signals
+from evoflash.app.shape_files import WeightedProblem
 from evoflash.errors import EvoflashError, NoKernelError
 from evoflash.isolation import die_with_parent
 from evoflash.notices import heard_by, say

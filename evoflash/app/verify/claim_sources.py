@@ -20,7 +20,7 @@ from typing import Any
 
 from evoflash import operation as registry
 from evoflash.app.check.subject import edits_in
-from evoflash.app.known import known_genome, stored_evaluations
+from evoflash.app.kernel_lookup import known_genome, stored_evaluations
 from evoflash.app.verify.claim import Claim, Json, of_evaluation, of_json
 from evoflash.app.verify.surroundings import of_description, of_file, of_folder
 from evoflash.champions.evidence import known_times

@@ -91,7 +91,7 @@ def best(
 
 def _print_each(problems: Path, db: str, gpu: str | None, *, as_json: bool, page: Path | None) -> None:
     from evoflash.app.best import best_of_each
-    from evoflash.app.mix import read_problems
+    from evoflash.app.shape_files import read_problems
     from evoflash.cli.options import show
     from evoflash.views.search import print_known
 

@@ -332,8 +332,8 @@ def _for_each(
     as_json: bool,
     price_per_hour: float | None,
 ) -> None:
-    from evoflash.app.mix import read_problems
     from evoflash.app.search import many as side_by_side
+    from evoflash.app.shape_files import read_problems
     from evoflash.views import search as view
     from evoflash.views.progress import Progress
 

@@ -34,16 +34,16 @@ def show(
 
     Example: evoflash show 3f2a
     """
-    from evoflash.app import known
+    from evoflash.app import kernel_lookup
     from evoflash.views.kernel import describe, describe_failures
 
     if failures:
-        found = known.failures_of(db, run)
+        found = kernel_lookup.failures_of(db, run)
         tell(json_text(found.as_dicts()) if as_json else describe_failures(found), whole=as_json)
         return
     if genome_id is None:
         raise UsageError("give a genome id (its first digits do) or --failures.")
-    kernel = known.known_kernel(genome_id, db, problem=problem, gpu=gpu, run=run)
+    kernel = kernel_lookup.known_kernel(genome_id, db, problem=problem, gpu=gpu, run=run)
     if command:
         from evoflash.app.export import reproducing_commands
 

@@ -1,5 +1,7 @@
 """How a kernel's loop over the keys cuts attention's work, for the performance model. Measures nothing."""
 
+from dataclasses import replace
+
 from evoflash.operation import Loop, Work
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.list_shares import work_of_shares
@@ -14,7 +16,13 @@ def work(workload: AttentionWorkload, loop: Loop) -> Work:
         units = -(-loop.pack // loop.rows)  # of a query's rows
         steps = kv_tiles(workload, max(1, loop.rows // loop.pack), loop.keys * loop.cluster)
         rows = min(loop.rows, loop.pack * workload.seq_q)
-        return work_of_shares(steps * units, heads, loop, part_bytes=4 * rows * (workload.head_dim + 2))
+        # Each batch element has CTAs of its own, as decode_dense's grid says.
+        batch, teams = workload.batch, max(1, loop.most_ctas // loop.cluster)
+        of_batch = max(teams // batch, -(-(teams - teams // 12) // batch))
+        own = replace(loop, most_ctas=of_batch * loop.cluster)
+        part_bytes = 4 * rows * (workload.head_dim + 2)
+        shared = work_of_shares(steps * units, heads // batch, own, part_bytes=part_bytes)
+        return replace(shared, copies=batch)
     part_bytes = 4 * loop.rows * workload.head_dim
     return Work(steps_of(workload, loop), heads, workload.batch, part_bytes=part_bytes)
 

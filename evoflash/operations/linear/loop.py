@@ -10,7 +10,7 @@ def work(workload: LinearWorkload, loop: Loop) -> Work:
     share = -(-steps // loop.splits)
     of_rows = [min(share, max(0, steps - split * share)) for split in range(loop.splits)]
     return Work(
-        tuple(of_rows) * -(-workload.n // loop.rows),
+        tuple(of_rows) * (-(-workload.n // (loop.rows * loop.row_cluster)) * loop.row_cluster),
         copies=1,
         batch=1,
         parts=loop.splits // loop.cluster,  # a cluster has no more than these, and merges them itself

@@ -6,11 +6,11 @@ import pytest
 from portfolio_cases import time_of
 from tables import table_of_cases
 
-from evoflash.app.mix import read_mix
 from evoflash.app.portfolio import choice as rule
 from evoflash.app.portfolio.candidates import CandidateKernel, _in_turns, candidates
 from evoflash.app.portfolio.run import PortfolioOptions, export, portfolio
 from evoflash.app.portfolio.table import ShapeTimes, TimeTable, write_table
+from evoflash.app.shape_files import read_mix
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.operation import operation_of

@@ -16,11 +16,11 @@ from places import environment
 from rich.console import Console
 from waiting import LIMIT_S, is_alive, until
 
-from evoflash.app.mix import WeightedProblem, read_problems
 from evoflash.app.search import many
 from evoflash.app.search import many as side_by_side
 from evoflash.app.search.machines import MachineOptions
 from evoflash.app.search.session import RunResult
+from evoflash.app.shape_files import WeightedProblem, read_problems
 from evoflash.errors import DeviceError, EvoflashError, NoKernelError, StoreError, UsageError
 from evoflash.problem import parse_problem
 from evoflash.store.store import open_store

@@ -5,7 +5,7 @@ import json
 import pytest
 from tables import table_of_cases
 
-from evoflash.app.mix import read_mix
+from evoflash.app.shape_files import read_mix
 from evoflash.errors import UsageError
 from evoflash.problem import parse_workload
 
