@@ -2,6 +2,7 @@
 
 import ctypes
 import difflib
+import fcntl
 import gc
 import itertools
 import logging
@@ -9,6 +10,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,16 +52,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class _Times:
-    """Seconds of each test with its fixtures, a line a test, on the disk as soon as it has ended."""
+    """Seconds of each test with its fixtures, and whether it failed, a line a test, on the disk as soon as it
+    has ended.
+    """
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
         self._seconds: Counter[str] = Counter()
+        self._failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] += report.duration
+        if report.failed:
+            self._failed.add(report.nodeid)
+            self._file.write(f"{report.longreprtext}\n")
         if report.when == "teardown":
-            self._file.write(f"{self._seconds.pop(report.nodeid):.2f} {report.nodeid}\n")
+            how = " failed" if report.nodeid in self._failed else ""
+            self._file.write(f"{self._seconds.pop(report.nodeid):.2f} {report.nodeid}{how}\n")
 
     def pytest_unconfigure(self) -> None:
         self._file.close()
@@ -70,6 +79,13 @@ def pytest_configure(config: pytest.Config) -> None:
     is_one_of_several = hasattr(config, "workerinput")  # of pytest-xdist: the first hears of all tests
     if (path := config.getoption("--times")) and not is_one_of_several:
         config.pluginmanager.register(_Times(path))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m gpu` no file without such a test is imported: each of several processes would wait for it."""
+    if not collection_path.match("test_*.py") or config.getoption("markexpr").partition(" and ")[0] != "gpu":
+        return None
+    return "mark.gpu" not in collection_path.read_text(encoding="utf-8") or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -91,20 +107,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
     elif gpu_items:
-        _put_what_runs_alone_last(items)
+        _put_what_waits_for_the_gpu_last(items)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Processes of pytest-xdist share the GPU as those of a search do: what compares times runs alone."""
+    """Processes of pytest-xdist share the GPU. A test that is marked `takes_turns` leaves it to evoflash's
+    processes which of them launches and which times, one without a mark keeps all of them from timing, and
+    one that is marked `alone_on_gpu` has the GPU to itself.
+    """
     if item.get_closest_marker("gpu") is None or "PYTEST_XDIST_TESTRUNUID" not in os.environ:
         return (yield)
     from evoflash.gpu import launcher
 
-    name = f"evoflash-gpu-{os.environ['PYTEST_XDIST_TESTRUNUID']}"
-    launcher.share_gpu_by(str(Path(tempfile.gettempdir()) / name))
-    with launcher.alone() if "alone_on_gpu" in item.keywords else launcher.beside_others():
-        return (yield)
+    is_alone, takes_turns = (item.get_closest_marker(name) for name in ("alone_on_gpu", "takes_turns"))
+    shared = str(Path(tempfile.gettempdir()) / f"evoflash-gpu-{os.environ['PYTEST_XDIST_TESTRUNUID']}")
+    with open(f"{shared}-tests", "a", encoding="utf-8") as tests:
+        fcntl.flock(tests, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        os.environ["EVOFLASH_GPU_TURNS"] = shared  # for processes that begin later, too: a stand-by does
+        launcher.share_gpu_by(shared)
+        if not (is_alone or takes_turns):  # else its processes would wait for this one
+            del os.environ["EVOFLASH_GPU_TURNS"]
+        with nullcontext() if is_alone or takes_turns else launcher.beside_others():
+            found = yield
+        launcher.let_go()  # where a kernel failed as it was meant to
+        return found
 
 
 def pytest_collection_finish() -> None:
@@ -158,10 +185,13 @@ def _put_long_files_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (-weight[item.path], item.path))
 
 
-def _put_what_runs_alone_last(items: list[pytest.Item]) -> None:
-    """Processes that share the GPU are all at work first: while a file's tests run alone, the others wait."""
-    alone = {item.path for item in items if "alone_on_gpu" in item.keywords}
-    items.sort(key=lambda item: item.path in alone)
+def _put_what_waits_for_the_gpu_last(items: list[pytest.Item]) -> None:
+    """Of processes that share the GPU: what keeps the others from timing comes first, what times in turns
+    then, and at the end what they all wait for.
+    """
+    marks = ("takes_turns", "alone_on_gpu")
+    late = {item.path: at for at, mark in enumerate(marks, 1) for item in items if mark in item.keywords}
+    items.sort(key=lambda item: late.get(item.path, 0))
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:

@@ -64,6 +64,9 @@ SETTINGS = (
     Setting("EVOFLASH_QUIET", "quiet", "switch", "off", "no progress, no notes, one line of a search, as -q"),
     Setting("EVOFLASH_LOG", "log", "text", "warning", "the level of the log: debug, info, warning or error"),
     Setting("EVOFLASH_DEBUG", "debug", "switch", "off", "show the traceback of an unexpected error"),
+    Setting("EVOFLASH_GPU_TURNS", None, "path", "none",
+            "the beginning of a file's name: commands that name the same one, and the same GPU by "
+            "CUDA_VISIBLE_DEVICES, launch nothing while one of them times a kernel"),
     Setting("EVOFLASH_CONFIG", None, "path", "none",
             "a config file that is read in place of evoflash.toml and the one in the config home"),
     Setting("EVOFLASH_EXTRA", None, "text", "by the driver",

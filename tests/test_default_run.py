@@ -59,12 +59,14 @@ def test_of_a_sampled_test_the_default_run_has_so_many_cases_evenly(
     assert collected(project, "--full") == [*names]
 
 
-def test_where_there_is_a_gpu_the_files_of_tests_that_run_alone_are_last(tmp_path: Path) -> None:
+def test_where_there_is_a_gpu_what_times_in_turns_comes_late_and_what_runs_alone_last(tmp_path: Path) -> None:
     present = "\n\ndef _gpu_present() -> bool:\n    return True\n"
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text() + present)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  gpu: needs one\n  alone_on_gpu: alone\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n  gpu: needs one\n  alone_on_gpu: alone\n  takes_turns: times\n"
+    )
     for name in ("a", "b", "c"):
-        mark = "@pytest.mark.alone_on_gpu" if name == "a" else ""
+        mark = {"a": "@pytest.mark.alone_on_gpu", "b": "@pytest.mark.takes_turns"}.get(name, "")
         (tmp_path / f"test_{name}.py").write_text(GPU_TEST.format(name=name, mark=mark))
 
-    assert collected(tmp_path) == ["b", "c", "a"]
+    assert collected(tmp_path) == ["c", "b", "a"]

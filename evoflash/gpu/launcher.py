@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -339,27 +339,45 @@ def devices() -> tuple[str, ...]:
 
 
 # ---- sharing: while one process times a kernel, none of the others launches any; a lock on a file says so.
-# Launches that are not timed may run beside those of other processes. A process that was given no file has
+# Launches that are not timed may run beside those of other processes. The file is the one that the variable
+# EVOFLASH_GPU_TURNS names for this GPU, else one of the search's own; a process that was given neither has
 # the GPU to itself and waits for nobody. Where an exception ends a launch or a timing its kernel may still
 # run: the lock is kept until let_go() is called, or the process dies.
 
 
 @dataclass(slots=True)
 class _Share:
-    """This process's handle of the file; `held` while one of its launches or timings is under way."""
+    """This process's handles of the file and of the door to it; `held` while it launches or times."""
 
     handle: int = -1
+    door: int = -1
     held: bool = False
 
 
 _share = _Share()
+_TURNS = "EVOFLASH_GPU_TURNS"
+_DOOR_S, _AWAY_S, _LOOK_EVERY_S = 0.5, 0.05, 2e-4
 
 
 def share_gpu_by(path: str) -> None:
-    """From here on this process shares the GPU with all that name the same file; once for a process."""
+    """From here on this process shares the GPU with all that name the same file; once for a process. What
+    EVOFLASH_GPU_TURNS names goes first. UsageError where it cannot be opened.
+    """
     if _share.handle >= 0:
         return
-    _share.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    path = _users_file() or path
+    try:
+        _share.handle, _share.door = (
+            os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in (path, f"{path}-door")
+        )
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; {_TURNS} wants a file that you may write.") from None
+
+
+def _users_file() -> str:
+    """Of those who name the same one, and see the same GPU; empty where none is named."""
+    named, gpu = os.environ.get(_TURNS, ""), os.environ.get(_VARIABLE, "").replace("/", "-")
+    return named and f"{named}{gpu and '-'}{gpu}"
 
 
 def alone() -> AbstractContextManager[None]:
@@ -374,13 +392,33 @@ def beside_others() -> AbstractContextManager[None]:
 
 @contextmanager
 def _hold(how: int) -> Iterator[None]:
+    if _share.handle < 0 and (path := _users_file()):
+        share_gpu_by(path)
     if _share.handle < 0 or _share.held:  # what runs alone may launch
         yield
         return
-    fcntl.flock(_share.handle, how)
+    while not _enter(how):
+        time.sleep(_AWAY_S)
     _share.held = True
     yield
     let_go()
+
+
+def _enter(how: int) -> bool:
+    """Whether this process got in. While it waits it has the door, by which all come in: launches without a
+    pause would else keep a timing from ever beginning. Not for long: one of those inside may stay.
+    """
+    fcntl.flock(_share.door, fcntl.LOCK_EX)
+    try:
+        end_s = time.monotonic() + _DOOR_S
+        while time.monotonic() < end_s:
+            with suppress(BlockingIOError):
+                fcntl.flock(_share.handle, how | fcntl.LOCK_NB)
+                return True
+            time.sleep(_LOOK_EVERY_S)
+        return False
+    finally:
+        fcntl.flock(_share.door, fcntl.LOCK_UN)
 
 
 def let_go() -> None:

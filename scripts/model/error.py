@@ -8,7 +8,8 @@ median and the 90 % range of the measured time over the estimate, how far two th
 are from their median, and Kendall's tau, the mean over problems that the model's constants were not fitted
 to, where the record holds some out. To be run anew when the model's constants or a family change; takes one
 to six CPU seconds for each kernel that is not in the cache as it is today (counts.py), a tenth of that else.
-Measures nothing.
+Measures nothing. Groups that were timed with an earlier text of their family keep the estimates of that
+text, until they are timed anew or the model changes.
 """
 
 import argparse
@@ -43,6 +44,7 @@ RECORD = Path(__file__).parent / "records" / "estimates-beside-times.json"
 _LIMIT_S, _ALL_LIMIT_S = 120.0, 7200.0  # of a kernel, of a family
 _PLACE = "family", "gpu", "problem"  # of a group of kernels in the record
 _HELD_OUT = "held_out"  # says that no constant of the model was fitted to a group
+_EARLIER = "earlier"  # says that an earlier text of the family was timed, and by which model it was estimated
 _FEWEST = 8  # kernels of a problem; with fewer an order says nothing
 _ALIKE = 1.01  # times nearer than this have no order: so much does a kernel differ from itself
 
@@ -58,6 +60,7 @@ class TimedKernel:
     us: float
     estimate_us: float | None
     is_held_out: bool = False
+    earlier: str = ""  # the model's version, where the text that was timed is not the family's any more
 
     @property
     def ratio(self) -> float:
@@ -69,7 +72,12 @@ def timed_kernels() -> list[TimedKernel]:
     """All of the record."""
     return [
         TimedKernel(
-            group["family"], group["gpu"], group["problem"], values, us, estimate_us, _HELD_OUT in group
+            *(group[name] for name in _PLACE),
+            values,
+            us,
+            estimate_us,
+            _HELD_OUT in group,
+            group.get(_EARLIER, ""),
         )
         for group in read_record(RECORD)["groups"]
         for values, us, estimate_us in group["kernels"]
@@ -77,7 +85,9 @@ def timed_kernels() -> list[TimedKernel]:
 
 
 def estimated(kernel: TimedKernel) -> TimedKernel:
-    """The kernel with what the model says of it today."""
+    """The kernel with what the model says of it today; of an earlier text what this model said of it."""
+    if kernel.earlier:
+        return kernel if kernel.earlier == model_version() else replace(kernel, estimate_us=None)
     return replace(kernel, estimate_us=_estimate_us(kernel))
 
 
@@ -198,9 +208,12 @@ def _groups(kernels: Sequence[TimedKernel]) -> list[dict[str, Any]]:
         {
             **dict(zip(_PLACE, where, strict=True)),
             **({_HELD_OUT: True} if is_held_out else {}),
+            **({_EARLIER: earlier} if earlier else {}),
             "kernels": [[dict(each.values), each.us, each.estimate_us] for each in group],
         }
-        for (*where, is_held_out), group in itertools.groupby(kernels, key=attrgetter(*_PLACE, "is_held_out"))
+        for (*where, is_held_out, earlier), group in itertools.groupby(
+            kernels, key=attrgetter(*_PLACE, "is_held_out", "earlier")
+        )
     ]
 
 

@@ -1,10 +1,13 @@
 """Processes that share a GPU by a lock on a file: who waits for whom. Needs no GPU."""
 
 import multiprocessing
+import os
 import time
 
+import pytest
 from tables import table_of_cases
 
+from evoflash.errors import UsageError
 from evoflash.gpu import launcher
 from evoflash.gpu.launcher import alone, beside_others, let_go, share_gpu_by
 
@@ -107,3 +110,51 @@ def test_what_runs_alone_may_launch(tmp_path):
 def test_a_process_that_was_given_no_file_waits_for_nobody():
     with alone(), beside_others():
         pass
+
+
+def alone_by_the_variable(path, gpu, got):
+    os.environ.update(EVOFLASH_GPU_TURNS=path, CUDA_VISIBLE_DEVICES=gpu)
+    with alone():
+        got.set()
+
+
+@pytest.mark.parametrize(("gpu", "waits"), [("0", True), ("1", False)])
+def test_who_names_the_same_file_and_gpu_by_the_variable_waits(tmp_path, gpu, waits):
+    path, ready, end, got = str(tmp_path / "turns"), SPAWN.Event(), SPAWN.Event(), SPAWN.Event()
+    holder = started(other, f"{path}-0", "alone", ready, end)
+    assert ready.wait(LONG_S)
+    asker = started(alone_by_the_variable, path, gpu, got)
+    assert got.wait(SHORT_S if waits else LONG_S) is not waits
+    end.set()
+    assert got.wait(LONG_S)
+    holder.join(LONG_S)
+    asker.join(LONG_S)
+
+
+def test_a_file_that_cannot_be_opened_is_told_with_its_variable(monkeypatch, tmp_path):
+    monkeypatch.setenv("EVOFLASH_GPU_TURNS", str(tmp_path / "missing" / "turns"))
+
+    with pytest.raises(UsageError, match=r"No such file.*EVOFLASH_GPU_TURNS wants a file that you may write"):
+        share_gpu_by("")
+
+
+def launching(path, ready, end):
+    """A process that launches without a pause."""
+    share_gpu_by(path)
+    while not end.is_set():
+        with beside_others():
+            ready.set()
+            time.sleep(0.02)
+
+
+def test_a_timing_has_its_turn_among_launches_without_a_pause(tmp_path):
+    path, end, got = str(tmp_path / "turns"), SPAWN.Event(), SPAWN.Event()
+    every = [SPAWN.Event() for _ in range(4)]
+    launches = [started(launching, path, ready, end) for ready in every]
+    assert all(ready.wait(LONG_S) for ready in every)
+    timing = started(asking, path, "alone", got)
+    has_had_it = got.wait(LONG_S)
+    end.set()
+    for process in (timing, *launches):
+        process.join(LONG_S)
+    assert has_had_it

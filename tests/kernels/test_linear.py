@@ -399,6 +399,16 @@ def test_an_early_launch_fits_an_even_share_of_its_ctas_on_an_sm(name, kernel, n
     assert (fitting if launch.smem_bytes > used else None) == ctas
 
 
+@pytest.mark.parametrize("rows", [8, 64])
+def test_warpgroups_that_take_slots_by_turns_always_meet_the_same_ones(rows):
+    """Else one could take a phase of a slot's barrier for the one two turns of the ring later."""
+    key, family = replace(key_of("linear_wgmma"), rows=rows), FAMILIES["linear_wgmma"]
+    for stages, k_groups in ((3, 2), (5, 2), (6, 4), (8, 4)):
+        values = {**KERNELS["linear_wgmma"]["groups"], "stages": stages, "k_groups": k_groups}
+        genome = family.space((key,), GPU).genome(values)
+        assert family.names(genome.as_dict(), key, GPU)["slots"] % k_groups == 0
+
+
 def test_a_problem_of_several_shapes_is_one_kernel():
     problem = Problem((LinearWorkload(3, 4096, 4096), LinearWorkload(4, 6144, 4096)))
     assert len(problem.compile_keys(GPU.arch)) == 1
@@ -425,7 +435,7 @@ def test_a_gpu_finds_every_way_of_dividing_k_right_and_times_it(text):
         pytest.skip(f"needs a GPU ({error})")
     problem = parse_problem(f"linear:{text}")
     ways = ("plain", "counter", "cluster", "early") if spec.compute_capability >= 90 else ("plain", "counter")
-    with MeasuredEvaluator(problem, spec, seed=1, cores=ThisMachine(1), ahead=2) as evaluator:
+    with MeasuredEvaluator(problem, spec, seed=1, cores=ThisMachine(3), ahead=6) as evaluator:
         asked = 0
         for name, family in FAMILIES.items():
             if name == "linear_wgmma" and spec.arch != "sm_90a":

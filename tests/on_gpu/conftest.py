@@ -1,5 +1,6 @@
 """Tests that need a GPU: `pytest -m gpu tests/on_gpu` runs them; without one they say so and are skipped."""
 
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,7 +53,11 @@ def libraries(spec):
 
 @pytest.fixture(scope="session", autouse=True)
 def begun_before_the_first_test(request):
-    """What needs nothing of the GPU is made beside the tests that come before the one that asks for it."""
+    """What needs nothing of the GPU is made beside the tests that come before the one that asks for it; but
+    not by several processes, which run other files meanwhile.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
     wanted = {name for item in request.session.items for name in item.fixturenames}
     for name in ("libraries", *(["programs"] if shutil.which("nvcc") else [])):
         if name in wanted:

@@ -21,7 +21,7 @@ from evoflash.problem import parse_problem
 from evoflash.validation import validator
 from evoflash.validation.cases import large_case
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.takes_turns]
 
 SMALL = AttentionWorkload(1, 2, 1, 64, 64, 64)
 # 8 of 64 heads and half of the rows are compared.
@@ -33,7 +33,6 @@ def task(spec, cubins, fault="none", name=""):
     return planted.task_of(spec, cubins, checks=[SMALL], timed=[LONG], fault=fault, name=name)
 
 
-@pytest.mark.alone_on_gpu
 def test_a_correct_kernel_passes_and_the_second_one_uploads_nothing(worker, spec, cubins):
     for name in ("first", "second", "third"):
         started = time.monotonic()
@@ -85,7 +84,6 @@ CASES = [
 ]
 
 
-@pytest.mark.alone_on_gpu
 @pytest.mark.parametrize(("fault", "reason"), CASES)
 def test_a_mistake_at_size_alone_is_found_and_costs_one_candidate(worker, spec, cubins, fault, reason):
     bad = worker.submit(task(spec, cubins, fault))

@@ -18,7 +18,7 @@ from evoflash.operations.expectations import thresholds_of
 from evoflash.validation.cases import large_case
 from evoflash.validation.plan import STRIDED, CheckLaunch
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.takes_turns]
 
 PROBLEM = AttentionWorkload(1, 4, 2, 128, 128, 64, causal=True)
 SIZE = AttentionWorkload(2, 4, 2, 300, 500, 64)

@@ -24,7 +24,7 @@ def best(problem, db):
 
 
 @pytest.mark.gpu
-@pytest.mark.alone_on_gpu
+@pytest.mark.takes_turns
 def test_a_known_problem_is_verified_timed_and_stored_with_an_empty_database(spec, tmp_path):
     known = sorted(champions(spec.name), key=lambda each: each.us)[:FEW]
     if not known:

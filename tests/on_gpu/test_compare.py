@@ -22,7 +22,7 @@ from evoflash.kernels.standalone import export_kernel
 from evoflash.operations.attention.workload import NAMED, AttentionWorkload
 from evoflash.problem import Problem, parse_problem
 
-pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
+pytestmark = [pytest.mark.gpu, pytest.mark.takes_turns, pytest.mark.slow]
 
 SMALL, MISSION, LONG = AttentionWorkload(1, 2, 1, 64, 64, 64), NAMED["mission"], NAMED["s2k_d64"]
 

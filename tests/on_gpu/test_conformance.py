@@ -5,7 +5,7 @@ import pytest
 from evoflash.trust.conformance.cases import primitives
 from evoflash.trust.conformance.run import check_primitives
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.takes_turns]
 
 
 @pytest.fixture(scope="session")

@@ -29,11 +29,12 @@ def test_each_bad_candidate_costs_only_itself_on_the_gpu(spec, monkeypatch, use_
     monkeypatch.setattr(measured, "which", lambda _: None)  # no g++: nothing stops them before the GPU
     space = load_family("planted").space(PROBLEM.compile_keys(spec.arch), spec)
     with MeasuredEvaluator(
-        PROBLEM, spec, seed=1, cores=ThisMachine(2), ahead=2, proves_all=True
+        PROBLEM, spec, seed=1, cores=ThisMachine(3), ahead=2 * len(FAULTS), proves_all=True
     ) as evaluator:
-        for rows, (fault, status) in enumerate(FAULTS.items()):
+        for rows, fault in enumerate(FAULTS):
             evaluator.submit(Proposal(space.genome({"fault": fault, "block_m": 32})))
             evaluator.submit(Proposal(space.genome({"fault": "none", "block_m": (16, 32, 64)[rows % 3]})))
+        for fault, status in FAULTS.items():
             _, bad = evaluator.collect()
             known = time.monotonic()
             _, good = evaluator.collect()

@@ -9,6 +9,7 @@ from scripts.validation.exports import CASES, PROBLEM, run
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.slow,
     pytest.mark.skipif(not shutil.which("nvcc"), reason="needs nvcc, of CUDA 12.5 or later"),
 ]
 

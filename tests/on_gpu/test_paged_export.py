@@ -15,7 +15,7 @@ from paged_cases import ENGINES, LAYOUTS, Asked, Pages, called, is_near  # noqa:
 
 from evoflash.exports import torch_op  # noqa: E402
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 PLAIN, FULL, ANY = "pages", "ragged pages with all features", "pages of any size"
 ROOM = 100  # pages of a sequence
 FIVE = [700, 0, 1600, 33], [0, 0, 0, 0], [1, 16, 17, 1599], [0, 1600, 0, 0], [1600, 1600, 1600, 1600]

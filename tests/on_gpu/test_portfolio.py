@@ -10,7 +10,7 @@ from portfolio_cases import needs_torch
 
 from evoflash.app.portfolio.table import read_table
 
-pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
+pytestmark = [pytest.mark.gpu, pytest.mark.takes_turns, pytest.mark.slow]
 
 MIX = """\
 b=1,h=8,hkv=2,s=256,d=64,causal weight=2

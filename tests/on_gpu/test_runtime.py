@@ -20,7 +20,7 @@ from evoflash.exports.launch_json import artefact
 from evoflash.operations.expectations import thresholds_of
 from evoflash.specs import load_gpu
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 LIMIT_S = 300
 # Each case is a Python of its own that loads PyTorch. These have all that a description can say between them.

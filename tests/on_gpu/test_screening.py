@@ -13,7 +13,7 @@ from evoflash.operations.attention.workload import NAMED, AttentionWorkload
 from evoflash.trust.selftest import run as on_gpu
 from evoflash.trust.selftest.corpus import LIMIT_S, corpus
 
-pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
+pytestmark = [pytest.mark.gpu, pytest.mark.takes_turns, pytest.mark.slow]
 
 SMALL = AttentionWorkload(1, 2, 1, 64, 64, 64)
 MISSION, LONG = NAMED["mission"], NAMED["s2k_d64"]

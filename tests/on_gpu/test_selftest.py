@@ -6,7 +6,7 @@ from evoflash.trust.selftest.corpus import corpus
 from evoflash.trust.selftest.run import self_test
 from evoflash.trust.selftest.staged_frauds import CHEATS
 
-pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
+pytestmark = [pytest.mark.gpu, pytest.mark.takes_turns, pytest.mark.slow]
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from evoflash.kernels.renderer import render
 from evoflash.operations.attention.workload import NAMED, AttentionWorkload
 from evoflash.problem import parse_problem
 
-pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
+pytestmark = [pytest.mark.gpu, pytest.mark.takes_turns, pytest.mark.slow]
 
 SMALL = AttentionWorkload(1, 2, 1, 64, 64, 64)
 MISSION = NAMED["mission"]

@@ -238,7 +238,7 @@ def test_evoflash_itself_never_names_the_operation():
 
 
 @pytest.mark.gpu
-@pytest.mark.alone_on_gpu
+@pytest.mark.takes_turns
 def test_a_gpu_finds_it_right_and_times_it_and_rejects_what_is_wrong(family):
     try:
         spec = spec_of(present_gpu())

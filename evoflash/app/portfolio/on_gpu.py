@@ -17,7 +17,15 @@ from evoflash.evaluation import Status, Timing
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.baselines import BaselineAbsentError, BaselineFailedError, baseline
-from evoflash.gpu.launcher import GpuBusyError, KernelHungError, LaunchRefusedError, Stopwatch, wait
+from evoflash.gpu.launcher import (
+    GpuBusyError,
+    KernelHungError,
+    LaunchRefusedError,
+    Stopwatch,
+    alone,
+    let_go,
+    wait,
+)
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.checks import LARGE_LIMIT_S
 from evoflash.gpu.process.judged_replays import judge_replay
@@ -84,10 +92,13 @@ def _run_guarded(work: Callable[[], T]) -> Ending[T]:
     except KernelHungError as hung:
         return Ending(None, Status.TIMEOUT, str(hung))
     except MemoryFaultError as fault:
+        let_go()
         return Ending(None, Status.CORRECTNESS, str(fault))
     except GpuBusyError as busy:
+        let_go()
         return Ending(None, Status.UNMEASURED, str(busy))
     except BaselineFailedError as failed:
+        let_go()
         return Ending(None, Status.RUNTIME, str(failed))
     except launcher.cuda_errors() as error:
         return Ending(None, Status.RUNTIME, str(error).strip().splitlines()[0])
@@ -123,11 +134,12 @@ def _protocol(bench: Bench) -> TimingProtocol:
 def _first_look(contender: KernelContender, bench: Bench) -> KernelTime:
     """One call by itself, after one that pays for loading: some us of the host's are in its time."""
     call = contender.calls(bench)
-    call(0)
-    wait(bench.stream, limit_s=LARGE_LIMIT_S)
-    stopwatch = Stopwatch(bench.stream)
-    call(0)
-    us = stopwatch.stop(limit_s=LARGE_LIMIT_S)
+    with alone():
+        call(0)
+        wait(bench.stream, limit_s=LARGE_LIMIT_S)
+        stopwatch = Stopwatch(bench.stream)
+        call(0)
+        us = stopwatch.stop(limit_s=LARGE_LIMIT_S)
     return KernelTime(us, us, us, 1, is_rough=True)
 
 

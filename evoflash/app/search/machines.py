@@ -52,6 +52,7 @@ class Machines:
 HERE = Machines()
 # What processes take seconds to load that compile, emulate and use the GPU; the plan is made meanwhile.
 _LOADED_FIRST = ("evoflash.evaluators.prepare", "evoflash.gpu.process.warm_up", "cupy")
+_LOADED_FOR_SEVERAL_GPUS = "evoflash.app.search.proposing"
 Planning = Callable[[Present | None], SearchPlan]
 
 
@@ -88,7 +89,7 @@ def machines(asked: MachineOptions, planned: Planning) -> Iterator[tuple[SearchP
     asked.check()
     if asked.scheduler is None and asked.workers is None:
         keep_cupy_at_home()
-        begin_processes(_LOADED_FIRST)
+        begin_processes((*_LOADED_FIRST, _LOADED_FOR_SEVERAL_GPUS) if asked.gpus else _LOADED_FIRST)
     if asked.scheduler is None and asked.workers is None:
         plan, found = _on_gpus(asked.gpus, planned) if asked.gpus is not None else (planned(None), HERE)
         yield plan, replace(found, ahead=asked.ahead)

@@ -84,7 +84,7 @@ class StrategyProcess:
             self._pipe.send(None)
             answer = self._pipe.recv()
         except (EOFError, OSError):
-            raise self._ended() from None
+            raise self._end_of_process() from None
         if isinstance(answer, Exception):
             raise answer
         proposal: Proposal | None = answer
@@ -95,9 +95,9 @@ class StrategyProcess:
         try:
             self._pipe.send((proposal, evaluation))
         except OSError:
-            raise self._ended() from None
+            raise self._end_of_process() from None
 
-    def _ended(self) -> EvoflashError:
+    def _end_of_process(self) -> EvoflashError:
         self._process.join()
         return EvoflashError(
             f"the process that proposes ended with {self._process.exitcode}: what was evaluated is kept; the "
@@ -119,7 +119,9 @@ def _serve(pipe: Connection, plan: SearchPlan, fields: tuple[_Field, ...], earli
         signal.signal(number, signal.SIG_IGN)
     die_with_parent()
     try:
-        strategy = strategy_of(replace(plan, fields=tuple(_made(plan, *each) for each in fields)), earlier)
+        strategy = strategy_of(
+            replace(plan, fields=tuple(_field_again(plan, *each) for each in fields)), earlier
+        )
         while True:
             told = pipe.recv()
             if told is None:
@@ -132,7 +134,7 @@ def _serve(pipe: Connection, plan: SearchPlan, fields: tuple[_Field, ...], earli
         pipe.send(error)
 
 
-def _made(
+def _field_again(
     plan: SearchPlan, name: str, seeds: tuple[Genome, ...], archived: tuple[Genome, ...]
 ) -> SearchField:
     family = load_family(name)

@@ -20,7 +20,7 @@ import numpy as np
 from evoflash.evaluation import Timing
 from evoflash.gpu import launcher
 from evoflash.gpu.arena import Arena
-from evoflash.gpu.launcher import KernelHungError, LoadedKernel, Stopwatch, settle, wait
+from evoflash.gpu.launcher import KernelHungError, LoadedKernel, Stopwatch, alone, settle, wait
 from evoflash.gpu.timing.protocols import (
     IDLE_S,
     Pace,
@@ -243,31 +243,34 @@ def time_interleaved(
 
     Raises launcher.KernelHungError, which names the contender, or CuPy's errors, whichever caused them.
     """
-    graphs = {each.name: _with_blame(each.name, capture, each, bench, protocol) for each in contenders}
-    samples: dict[str, list[float]] = {name: [] for name in graphs}
-    states: dict[str, list[ClockState]] = {name: [] for name in graphs}
-    names, started = list(graphs), time.monotonic()
-    if names:
-        _with_blame(names[0], prepare, graphs[names[0]][0], bench, protocol)
-    # Effort counts per contender: more of them take more time, not fewer samples.
-    while not all(
-        enough(x, rule, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
-    ):
-        for name in rng.permutation(names):
-            replay, launches = graphs[name]
-            last_us = samples[name][-1] * launches if samples[name] else math.inf
-            taking = partial(sample, launches=launches, states=states[name], limit_s=replay_limit_s(last_us))
-            samples[name].append(_with_blame(name, taking, replay, bench, protocol))
-    timings = {
-        name: summarise(
-            samples[name],
-            bench,
-            protocol,
-            state=combined_state([*states[name], _with_blame(name, state_while, replay, bench)]),
-            prefix=prefix,
-        )
-        for name, (replay, _) in graphs.items()
-    }
+    with alone():
+        graphs = {each.name: _with_blame(each.name, capture, each, bench, protocol) for each in contenders}
+        samples: dict[str, list[float]] = {name: [] for name in graphs}
+        states: dict[str, list[ClockState]] = {name: [] for name in graphs}
+        names, started = list(graphs), time.monotonic()
+        if names:
+            _with_blame(names[0], prepare, graphs[names[0]][0], bench, protocol)
+        # Effort counts per contender: more of them take more time, not fewer samples.
+        while not all(
+            enough(x, rule, elapsed_s=(time.monotonic() - started) / len(names)) for x in samples.values()
+        ):
+            for name in rng.permutation(names):
+                replay, launches = graphs[name]
+                last_us = samples[name][-1] * launches if samples[name] else math.inf
+                taking = partial(
+                    sample, launches=launches, states=states[name], limit_s=replay_limit_s(last_us)
+                )
+                samples[name].append(_with_blame(name, taking, replay, bench, protocol))
+        timings = {
+            name: summarise(
+                samples[name],
+                bench,
+                protocol,
+                state=combined_state([*states[name], _with_blame(name, state_while, replay, bench)]),
+                prefix=prefix,
+            )
+            for name, (replay, _) in graphs.items()
+        }
     return samples, timings
 
 
@@ -366,16 +369,17 @@ def time_synced(contender: Contender, bench: Bench, protocol: TimingProtocol) ->
     left running elsewhere is in it, and some 0.1 ms of the host's over all launches together, of which there
     are enough that this does not count.
     """
-    replay, launches = capture(contender, bench, protocol)
-    rounds = rounds_synced(time_replay(replay, bench))
-    if rounds > 1 and protocol.pace is not Pace.CALL:
-        launches *= rounds
-        replay = warm_replay(contender, bench, bench.order(protocol, launches=launches))
-    stopwatch = Stopwatch(bench.stream)
-    replay()
-    wait(bench.stream, limit_s=REPLAY_LIMIT_S)
-    settle()
-    return stopwatch.stop(limit_s=REPLAY_LIMIT_S) / launches
+    with alone():
+        replay, launches = capture(contender, bench, protocol)
+        rounds = rounds_synced(time_replay(replay, bench))
+        if rounds > 1 and protocol.pace is not Pace.CALL:
+            launches *= rounds
+            replay = warm_replay(contender, bench, bench.order(protocol, launches=launches))
+        stopwatch = Stopwatch(bench.stream)
+        replay()
+        wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+        settle()
+        return stopwatch.stop(limit_s=REPLAY_LIMIT_S) / launches
 
 
 def state_while(replay: Callable[[], None], bench: Bench) -> ClockState:
@@ -416,19 +420,20 @@ def energy_mj(contender: Contender, bench: Bench) -> float | None:
     if read() is None:
         return None
     protocol = bench.protocols[0]
-    replay, launches = capture(contender, bench, protocol)
-    replays = max(1, round(TURN_US / (launches * sample(replay, bench, protocol, launches=launches))))
+    with alone():
+        replay, launches = capture(contender, bench, protocol)
+        replays = max(1, round(TURN_US / (launches * sample(replay, bench, protocol, launches=launches))))
 
-    def turn() -> int:
-        for _ in range(replays):
-            replay()
-        wait(bench.stream, limit_s=REPLAY_LIMIT_S)
-        return replays * launches
+        def turn() -> int:
+            for _ in range(replays):
+                replay()
+            wait(bench.stream, limit_s=REPLAY_LIMIT_S)
+            return replays * launches
 
-    until = time.monotonic() + WARM_S
-    while time.monotonic() < until:
-        turn()
-    return per_call_mj(turn, read, now=time.monotonic)
+        until = time.monotonic() + WARM_S
+        while time.monotonic() < until:
+            turn()
+        return per_call_mj(turn, read, now=time.monotonic)
 
 
 def per_call_mj(

@@ -21,7 +21,7 @@ import numpy as np
 
 from evoflash.errors import UsageError
 from evoflash.evaluation import Timing
-from evoflash.gpu.launcher import cupy, wait
+from evoflash.gpu.launcher import alone, cupy, wait
 from evoflash.gpu.timing.benchmark import (
     REPLAY_LIMIT_S,
     Bench,
@@ -322,13 +322,14 @@ def run_sequential_test(
     limit_s: float = LIMIT_S,
 ) -> SequentialTest:
     """Time the two in pairs. Raises launcher.KernelHungError or CuPy's errors, whichever caused them."""
-    started = time.monotonic()
-    pair, blocks = ContenderPair(first, second, bench, protocol, rng=rng), list[QuadTimes]()
-    block_s = 0.0
-    while not is_over(blocks, noise=noise, left_s=started + limit_s - time.monotonic() - block_s):
-        began = time.monotonic()
-        blocks.append(pair.block())
-        block_s = time.monotonic() - began
+    with alone():
+        started = time.monotonic()
+        pair, blocks = ContenderPair(first, second, bench, protocol, rng=rng), list[QuadTimes]()
+        block_s = 0.0
+        while not is_over(blocks, noise=noise, left_s=started + limit_s - time.monotonic() - block_s):
+            began = time.monotonic()
+            blocks.append(pair.block())
+            block_s = time.monotonic() - began
     found = estimate(blocks)
     comparison = PairedComparison(
         first.name,

@@ -27,7 +27,7 @@ from evoflash.emulator.tensor_map import tensor_map
 from evoflash.errors import EvoflashError
 from evoflash.gpu.comparisons import cubin_of
 from evoflash.gpu.driver import encode_map
-from evoflash.gpu.launcher import LoadedKernel, new_stream, wait
+from evoflash.gpu.launcher import LoadedKernel, beside_others, let_go, new_stream, wait
 from evoflash.gpu.memory import on_device
 from evoflash.kernels import gxx
 from evoflash.trust.conformance import arithmetic, hopper, snippets
@@ -177,20 +177,23 @@ _LIMIT_S = 3.0  # a kernel here takes microseconds; other processes have their t
 
 def run_on_gpu(trial: Trial, cubin_path: str) -> dict[str, Array]:
     """The results after the launches. Raises what launcher.wait does, and CuPy's own errors."""
-    kernel, stream = LoadedKernel(cubin_path, trial.launches), new_stream()
-    buffers = {name: on_device(values) for name, values in (*trial.inputs.items(), *trial.results.items())}
 
     def encode(box: Map, address: int) -> Any:
         dtype = NAMES[box.dtype]
         return encode_map(address, box.dims, box.strides, box.box, dtype=dtype, swizzle=box.swizzle)
 
-    with stream:
-        kernel.enqueue(_arguments(trial, lambda name: buffers[name].data.ptr, encode))
-    wait(stream, limit_s=_LIMIT_S)
-    return {
-        name: buffers[name].get().view(values.dtype).reshape(values.shape)
-        for name, values in trial.results.items()
-    }
+    with beside_others():
+        kernel, stream = LoadedKernel(cubin_path, trial.launches), new_stream()
+        buffers = {
+            name: on_device(values) for name, values in (*trial.inputs.items(), *trial.results.items())
+        }
+        with stream:
+            kernel.enqueue(_arguments(trial, lambda name: buffers[name].data.ptr, encode))
+        wait(stream, limit_s=_LIMIT_S)
+        return {
+            name: buffers[name].get().view(values.dtype).reshape(values.shape)
+            for name, values in trial.results.items()
+        }
 
 
 def _arguments(
@@ -265,6 +268,7 @@ def run_trial(trial: Trial, library: Path, cubin: str) -> tuple[list[CaseResult]
     try:
         return compare(trial, emulated=found, gpu=run_on_gpu(trial, cubin)), False
     except EvoflashError as error:
+        let_go()  # nothing of it is on the GPU
         return [CaseResult(label, False, str(error)) for label in trial.cases], False
     except Exception as error:  # CUDA's, by whatever name CuPy gives it
         reason = f"the GPU: {type(error).__name__}: {' '.join(str(error).split())[:200]}"

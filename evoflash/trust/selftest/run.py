@@ -9,7 +9,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -276,24 +276,32 @@ def _numpy_questions(chosen: Chosen, pool: IsolatedPool) -> Iterator[_Question]:
 
 def _on_the_gpu(chosen: Chosen, spec: GpuSpec, end_s: float) -> Iterator[FraudResult]:
     frauds = [f for f in corpus() if chosen(f.name, f.kernel.name, "GPU")]
-    with GpuWorker(checks=check_workloads_of(frauds, spec), seed=SEED) as worker:
+    with GpuWorker(checks=check_workloads_of(frauds, spec), seed=SEED, shares=True) as worker:
         yield from climb(frauds, spec, worker, end_s)
     yield from _cheats(chosen, spec, end_s)
 
 
 def climb(frauds: Sequence[Fraud], spec: GpuSpec, worker: GpuWorker, end_s: float) -> Iterator[FraudResult]:
-    """Compiled in processes, a core each; then one after the other up the rungs of the worker's GPU."""
+    """Compiled in processes, a core each; then in order up the rungs of the worker's GPU, as many at once
+    as it has processes.
+    """
+    threads = ThreadPoolExecutor(len(frauds) or 1, thread_name_prefix="evoflash-fraud")  # they only wait
     with IsolatedPool(len(os.sched_getaffinity(0))) as pool:
-        begun = [
-            None if fraud.measured.skip else pool.submit(task_of, fraud, spec, SEED, timeout_s=LIMIT_S)
+        begun = {
+            fraud.name: pool.submit(task_of, fraud, spec, SEED, timeout_s=LIMIT_S)
             for fraud in frauds
-        ]
-        for fraud, compiling in zip(frauds, begun, strict=True):
-            if compiling is None:
-                yield FraudResult(fraud.name, "GPU", End.SKIPPED, fraud.measured.skip)
-            else:
-                reached = partial(_climb, compiling, worker, end_s)
-                yield _result(fraud.name, "GPU", fraud.measured, reached)
+            if not fraud.measured.skip
+        }
+        reached = {name: threads.submit(_climb, built, worker, end_s) for name, built in begun.items()}
+        try:
+            for fraud in frauds:
+                if fraud.name in reached:
+                    ended = partial(reached[fraud.name].result, _left_s(end_s))
+                    yield _result(fraud.name, "GPU", fraud.measured, ended)
+                else:
+                    yield FraudResult(fraud.name, "GPU", End.SKIPPED, fraud.measured.skip)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _climb(
