@@ -135,3 +135,15 @@ def test_nothing_changes_where_modules_are_looked_for(top: str) -> None:
 
 def test_the_readme_is_read_in_a_few_minutes() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= MOST_WORDS_OF_THE_README
+
+
+def test_no_kernel_has_a_lambda_of_any_type() -> None:
+    """NVRTC before 13.5 takes what it calls for a host function, here it compiles."""
+    host = {"templates/lib/launcher.cu.j2"}  # of an exported program
+    found = {
+        named(path)
+        for path in (ROOT / "templates").rglob("*.j2")
+        if re.search(r"\]\s*\([^)]*\bauto\b", path.read_text(encoding="utf-8"))
+    }
+
+    assert found == host
