@@ -116,7 +116,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     processes which of them launches and which times, one without a mark keeps all of them from timing, and
     one that is marked `alone_on_gpu` has the GPU to itself.
     """
-    if item.get_closest_marker("gpu") is None or "PYTEST_XDIST_TESTRUNUID" not in os.environ:
+    if item.get_closest_marker("gpu") is None:
+        os.environ.pop("EVOFLASH_GPU_TURNS", None)  # of a GPU test before
+        return (yield)
+    if "PYTEST_XDIST_TESTRUNUID" not in os.environ or not _gpu_present():
         return (yield)
     from evoflash.gpu import launcher
 

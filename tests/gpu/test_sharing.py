@@ -107,6 +107,13 @@ def test_what_runs_alone_may_launch(tmp_path):
     process.join(LONG_S)
 
 
+@pytest.fixture
+def no_file(monkeypatch):
+    """This process shares no GPU, even where a GPU test before had it do so."""
+    monkeypatch.setattr(launcher, "_share", launcher._Share())
+
+
+@pytest.mark.usefixtures("no_file")
 def test_a_process_that_was_given_no_file_waits_for_nobody():
     with alone(), beside_others():
         pass
@@ -131,6 +138,7 @@ def test_who_names_the_same_file_and_gpu_by_the_variable_waits(tmp_path, gpu, wa
     asker.join(LONG_S)
 
 
+@pytest.mark.usefixtures("no_file")
 def test_a_file_that_cannot_be_opened_is_told_with_its_variable(monkeypatch, tmp_path):
     monkeypatch.setenv("EVOFLASH_GPU_TURNS", str(tmp_path / "missing" / "turns"))
 
