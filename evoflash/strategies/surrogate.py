@@ -23,9 +23,6 @@ from evoflash.space import Genome, SearchSpace, Value, Values
 from evoflash.strategies.gaussian_process import (
     Covariance,
     Earlier,
-    Features,
-    by_rank,
-    by_share,
     doubts,
     favourite,
     fit,
@@ -36,9 +33,9 @@ from evoflash.strategies.gaussian_process import (
     transfer_genomes,
     usual_kernel,
 )
+from evoflash.strategies.model_strategy import ModelStrategy
 from evoflash.strategies.operators import operators_for
 from evoflash.strategies.populations import Population
-from evoflash.strategies.unseen import Unseen
 
 OPENING = 15  # proposals before the model is asked
 OPENING_BESIDE_SEEDS = 6  # the same where there are seeds: random genomes are far worse
@@ -255,7 +252,7 @@ class Offers:
         return None
 
 
-class Surrogate:
+class Surrogate(ModelStrategy):
     """Proposes seeds and random genomes first, then what the model prefers."""
 
     def __init__(
@@ -267,48 +264,22 @@ class Surrogate:
         first: int = SEEDS,
         earlier: tuple[Earlier, ...] = (),
     ) -> None:
-        """`first`: so many seeds come before the model's own choice; `earlier`: searches on near problems."""
-        self._space, self._seed, self._first, self._earlier = space, seed, first, earlier
-        self._seeds = tuple(genome for genome in seeds if genome in space)
-        self._unseen = Unseen(space, seed=seed)
+        super().__init__(space, seed=seed, seeds=seeds, first=first, earlier=earlier)
         self._offers = Offers(space, seed=seed, seeds=self._seeds)
-        self._features = Features(space)
-        # Kernels that fill a GPU alike take nearly equal times: plateaus, of which ranks make slopes.
-        # On recorded spaces of other kernels ranks did better (measured on 2026-11-23).
-        self._scale = by_share if space.proportions else by_rank
         self._kernels: dict[int, Covariance] = {}  # by the number of outcomes that they were fitted to
-        self._told: list[Evaluation] = []
-        self._in_flight: dict[Genome, None] = {}  # in the order of asking
         self._learnt = 0  # outcomes that the picks know of
         # A space declares its tile first: elites of several tiles, as evolution has them.
         self._elites = Population(cell=space.blocks[0] if space.blocks else (), size=ELITES)
-        self._picks: Iterator[Proposal] = iter(())
 
-    def ask(self) -> Proposal | None:
-        """A seed, a random genome at first, then the next pick; None when nothing new is left."""
-        proposal = self._opening() or self._pick() or self._near_seeds() or self._sample()
-        if proposal is not None:
-            self._unseen.take(proposal.genome)
-            self._in_flight[proposal.genome] = None
-        return proposal
-
-    def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
-        """Remember the outcome; the model is made when it is needed."""
-        self._unseen.take(proposal.genome)
-        self._in_flight.pop(proposal.genome, None)
-        if proposal.genome in self._space:
-            self._told.append(evaluation)
+    def _next(self) -> Proposal | None:
+        """A seed, a random genome at first, then the next pick."""
+        return self._opening() or self._pick() or self._near_seeds() or self._sample()
 
     def _opening(self) -> Proposal | None:
-        # Before anything is known all seeds come first: many in flight would else be random genomes.
-        seeds = self._seeds[: self._first] if self._told else self._seeds
-        if (seed := self._unseen.seed(seeds)) is not None:
+        if (seed := self._next_seed()) is not None:
             return seed
         opening = OPENING_BESIDE_SEEDS if self._seeds else OPENING
         return self._sample() if self._unseen.proposal_count < opening else None
-
-    def _sample(self) -> Proposal | None:
-        return self._unseen.sample(self._unseen.rng())
 
     def _near_seeds(self) -> Proposal | None:
         """A jump from a seed, while more are in flight than the seeds and nothing is learnt: random kernels

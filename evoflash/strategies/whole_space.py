@@ -16,16 +16,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from evoflash.evaluation import Evaluation, Proposal
+from evoflash.evaluation import Proposal
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.gaussian_process import (
     Earlier,
-    Features,
     Flags,
     GrowingPosterior,
     Posterior,
-    by_rank,
-    by_share,
     distance,
     doubts,
     favourite,
@@ -36,6 +33,7 @@ from evoflash.strategies.gaussian_process import (
     targets_beside,
     transfer_genomes,
 )
+from evoflash.strategies.model_strategy import ModelStrategy
 from evoflash.strategies.surrogate import (
     ELITES,
     FEWEST,
@@ -48,7 +46,6 @@ from evoflash.strategies.surrogate import (
     Neighbourhood,
     stands_still,
 )
-from evoflash.strategies.unseen import Unseen
 
 LISTED = 20_000  # genomes that are judged; raw points of a space that is listed, about 0.1 ms each
 OPENING = 10  # proposals before the model is asked, where there are no seeds
@@ -58,7 +55,7 @@ FAR = 0.5  # share of its genes in which a genome differs from the best
 STANDING = "model", "far", "model", "model", "far"  # picks at a standstill
 
 
-class WholeSpace:
+class WholeSpace(ModelStrategy):
     """Proposes seeds and genomes far from one another first, then what the model prefers of all."""
 
     def __init__(
@@ -70,21 +67,13 @@ class WholeSpace:
         first: int = SEEDS,
         earlier: tuple[Earlier, ...] = (),
     ) -> None:
-        """`first`: so many seeds come before the model's own choice; `earlier`: searches on near problems."""
-        self._space, self._seed, self._first, self._earlier = space, seed, first, earlier
-        self._seeds = tuple(genome for genome in seeds if genome in space)
-        self._unseen = Unseen(space, seed=seed)
-        self._features = Features(space)
-        self._scale = by_share if space.proportions else by_rank
+        super().__init__(space, seed=seed, seeds=seeds, first=first, earlier=earlier)
         self._around = Neighbourhood(space)
-        self._told: list[Evaluation] = []
-        self._in_flight: dict[Genome, None] = {}  # in the order of asking
         self._usual = self._kernel = kernel_by_kind(self._features)
         self._next_fit = OPENING
         self._model: GrowingPosterior | None = None
         self._learnt: list[int] = []  # the numbers of the outcomes that the model has taken in, in its order
         self._seen = 0  # outcomes that the picks know of
-        self._picks: Iterator[Proposal] = iter(())
         self._drawn, self._is_whole = space.some(LISTED, np.random.default_rng([seed, 1]))
         self._judge(self._drawn)
 
@@ -93,26 +82,9 @@ class WholeSpace:
         self._at = {genome: at for at, genome in enumerate(genomes)}
         self._rows, self._codes = self._features.of(genomes), self._features.codes(genomes)
 
-    def ask(self) -> Proposal | None:
-        """A seed, a genome far from all others at first, then the next pick; None when nothing is left."""
-        proposal = self._next_seed() or self._pick() or self._spread() or self._rest()
-        if proposal is not None:
-            self._unseen.take(proposal.genome)
-            self._in_flight[proposal.genome] = None
-        return proposal
-
-    def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:
-        """Remember the outcome; the model is made when it is needed."""
-        self._unseen.take(proposal.genome)
-        self._in_flight.pop(proposal.genome, None)
-        if proposal.genome in self._space:
-            self._told.append(evaluation)
-
-    def _next_seed(self) -> Proposal | None:
-        return self._unseen.seed(self._seeds[: self._first] if self._told else self._seeds)
-
-    def _rest(self) -> Proposal | None:
-        return self._unseen.sample(self._unseen.rng())
+    def _next(self) -> Proposal | None:
+        """A seed, a genome far from all others at first, then the next pick."""
+        return self._next_seed() or self._pick() or self._spread() or self._sample()
 
     def _spread(self) -> Proposal | None:
         """Of all that is judged the genome that is farthest from what was proposed."""
