@@ -1,7 +1,7 @@
 """Where the shipped folders (templates/, mutations/, db/) and the user's are, and why the cache fails.
 
-Creates none but CuPy's. In a wheel the shipped folders are under evoflash/_share, in a checkout beside the
-package.
+Creates those of the cache alone. In a wheel the shipped folders are under evoflash/_share, in a checkout
+beside the package.
 """
 
 import errno
@@ -89,6 +89,14 @@ def writing_to_cache() -> Iterator[None]:
         if error.errno in _FULL or is_inside:
             raise cache_error(error) from None
         raise
+
+
+def put_in_cache(path: Path, content: bytes) -> None:
+    """Other processes see the whole file or none. Its folder is made. OSError where it cannot be written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    os.replace(file.name, path)
 
 
 def cache_error(error: OSError) -> CacheError:

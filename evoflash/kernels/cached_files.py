@@ -1,7 +1,7 @@
 """Tells whether what the cache holds is what was put there, by digests kept with it. Makes nothing anew.
 
-A shared library has its digest behind its last byte, where loaders do not look: it is in place at the same
-moment as the library. A folder has one of all its files in a file of its own.
+A file has its digest behind its last byte, where those who load a shared library do not look: it is in place
+at the same moment as the file. A folder has one of all its files in a file of its own.
 """
 
 import hashlib
@@ -25,10 +25,26 @@ def is_whole_library(path: Path) -> bool:
         content = path.read_bytes()
     except OSError:
         return False
+    return _size_if_whole(content) is not None
+
+
+def seal(content: bytes) -> bytes:
+    """The content with its digest behind its end."""
+    return content + _MARK + hashlib.sha256(content).digest()
+
+
+def unseal(content: bytes) -> bytes | None:
+    """What was sealed; None where it is not whole."""
+    size = _size_if_whole(content)
+    return None if size is None else content[:size]
+
+
+def _size_if_whole(content: bytes) -> int | None:
+    """Bytes before the digest, where that is of what stands before it."""
     end = len(content) - _BYTES - len(_MARK)
     if end < 0 or content[end : end + len(_MARK)] != _MARK:
-        return False
-    return hashlib.sha256(memoryview(content)[:end]).digest() == content[end + len(_MARK) :]
+        return None
+    return end if hashlib.sha256(memoryview(content)[:end]).digest() == content[end + len(_MARK) :] else None
 
 
 def seal_folder(folder: Path) -> None:

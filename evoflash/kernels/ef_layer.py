@@ -6,14 +6,12 @@ inside, each a comment and one top-level thing. One of them is not stored but wr
 
 import ast
 import hashlib
-import os
 import re
-import tempfile
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from evoflash.paths import DEVICE, cache_dir, writing_to_cache
+from evoflash.paths import DEVICE, cache_dir, put_in_cache, writing_to_cache
 
 _INCLUDE = re.compile(r'^#include "(ef_\w+\.h)"', re.MULTILINE)
 _FRAME = re.compile(r"^(#pragma once|#include .*|namespace ef {|}  // namespace ef)\n", re.MULTILINE)
@@ -246,10 +244,7 @@ def made_headers() -> Path:
     kept = place / WGMMA_SHAPES
     if not kept.exists() or kept.read_bytes() != text.encode():
         with writing_to_cache():
-            place.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:
-                file.write(text)
-            os.replace(file.name, place / WGMMA_SHAPES)
+            put_in_cache(kept, text.encode())
     return place
 
 

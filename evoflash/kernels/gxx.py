@@ -22,7 +22,7 @@ from pathlib import Path
 from evoflash.errors import DeviceError, EvoflashError
 from evoflash.kernels.cached_files import is_whole_library, seal_library
 from evoflash.kernels.ef_layer import made_headers, wgmma_shapes
-from evoflash.paths import DEVICE, EMU, cache_dir, check_cache_runs, writing_to_cache
+from evoflash.paths import DEVICE, EMU, cache_dir, check_cache_runs, put_in_cache, writing_to_cache
 from evoflash.sandbox.boundary import Boundary
 from evoflash.sandbox.process import ProcessLimits, run_inside
 
@@ -234,7 +234,7 @@ def _compile(source: str, text: str, library: Path, flags: tuple[str, ...], boun
     library.parent.mkdir(parents=True, exist_ok=True)
     # Left beside the library: it is what reports' lines and debuggers refer to.
     shown = library.with_suffix(".cu")
-    _write(shown, source)
+    put_in_cache(shown, source.encode())
     named = str(shown).replace("\\", "\\\\").replace('"', '\\"')
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         product = Path(folder) / library.name
@@ -299,9 +299,3 @@ def _compile_inside(
         said = f"error: the compiler took more than {ended.broken_limit}, and was ended"
         return subprocess.CompletedProcess(command, 1, "", said)
     return subprocess.CompletedProcess(command, ended.exit_code, "", ended.stderr)
-
-
-def _write(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)

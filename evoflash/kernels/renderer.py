@@ -5,9 +5,7 @@ For the emulator a text can be rendered with smaller constants, as its family's 
 
 import contextlib
 import hashlib
-import os
 import re
-import tempfile
 import textwrap
 import traceback
 from collections.abc import Iterable, Mapping
@@ -29,12 +27,13 @@ from jinja2.bccache import Bucket
 
 from evoflash.errors import EvoflashError, TemplateError, UsageError
 from evoflash.evaluation import Candidate
+from evoflash.kernels.cached_files import seal, unseal
 from evoflash.kernels.ef_layer import source_sha
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.header import body_of, lines_of_header
 from evoflash.kernels.lint import lint
 from evoflash.operation import CompileKey
-from evoflash.paths import TEMPLATES, cache_dir
+from evoflash.paths import TEMPLATES, cache_dir, put_in_cache
 from evoflash.runtime.expressions import ceil_div
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
@@ -131,24 +130,18 @@ class _CompiledTemplates(BytecodeCache):
 
     def load_bytecode(self, bucket: Bucket) -> None:
         with contextlib.suppress(OSError, EvoflashError):
-            kept = self._path(bucket).read_bytes()
-            if hashlib.sha256(kept[_DIGEST_BYTES:]).digest() == kept[:_DIGEST_BYTES]:
-                bucket.bytecode_from_string(kept[_DIGEST_BYTES:])
+            if (code := unseal(self._path(bucket).read_bytes())) is not None:
+                bucket.bytecode_from_string(code)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         code = bucket.bytecode_to_string()
         with contextlib.suppress(OSError, EvoflashError):
-            path = self._path(bucket)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                file.write(hashlib.sha256(code).digest() + code)
-            os.replace(file.name, path)
+            put_in_cache(self._path(bucket), seal(code))
 
     def _path(self, bucket: Bucket) -> Path:
         return cache_dir() / "templates" / f"{jinja_version}-{bucket.key}"
 
 
-_DIGEST_BYTES = hashlib.sha256().digest_size
 COMPILED_TEMPLATES = _CompiledTemplates()
 
 

@@ -6,7 +6,6 @@ are the same; the loop that estimates read them by is the family's of today. Est
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cache
@@ -18,7 +17,7 @@ from evoflash.evaluators.prepare import Preparation, prepare, with_preflight
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
 from evoflash.operation import Loop, operation_of
-from evoflash.paths import cache_dir
+from evoflash.paths import cache_dir, put_in_cache
 from evoflash.perf_model import Counts, Profile
 from evoflash.problem import Problem
 from evoflash.space import Genome
@@ -36,7 +35,8 @@ def counted(genome: Genome, problem: Problem, gpu: GpuSpec) -> Preparation:
     found = with_preflight(genome, problem, gpu, built, 0, only_counted=True)
     if not found.failure:
         for (file, *_), profile in zip(kept, found.profiles, strict=True):
-            _write(file, profile)
+            counts = [asdict(each) for each in profile.launches]
+            put_in_cache(file, json.dumps(counts).encode())
     return found
 
 
@@ -67,11 +67,3 @@ def _emulator_sha() -> str:
 def _read(file: Path, loop: Loop, uncounted: int) -> Profile:
     launches = tuple(Counts(**each) for each in json.loads(file.read_text(encoding="utf-8")))
     return Profile(**asdict(loop), launches=launches, uncounted=uncounted)
-
-
-def _write(file: Path, profile: Profile) -> None:
-    """At one moment: several processes fill the folder."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f"{file.name}.{os.getpid()}")
-    beside.write_text(json.dumps([asdict(each) for each in profile.launches]), encoding="utf-8")
-    beside.replace(file)
