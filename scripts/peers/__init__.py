@@ -2,9 +2,6 @@
 
 holdout             Searches problems that no row and no archived kernel is of, then compares the winners with
                     the libraries
-paged_calls         What paged_ratios.py compares
-paged_ratios        Kernels of paged attention beside one another on one GPU: pages, layouts, rows of queries,
-                    batches, graphs
 ratios              What a record of run.py says
 read_only           A contender that only reads K and V: the time that the memory's bandwidth allows a
                     decoding step

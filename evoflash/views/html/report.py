@@ -11,7 +11,6 @@ from typing import Any
 
 from evoflash.app.catalogue import problem_and_name
 from evoflash.views.html import details, sections
-from evoflash.views.html import sections as learnt
 from evoflash.views.html import svg as palette
 from evoflash.views.html.markup import Figures, escape
 
@@ -53,9 +52,9 @@ def _sections(record: Json, figures: Figures) -> list[tuple[str, str, str]]:
         ("verdict", "Verdict", lambda: sections.verdict(record, figures)),
         ("progress", "Best so far", lambda: sections.progress(record, figures)),
         ("all", "Every candidate", lambda: sections.candidates(record, figures, looks)),
-        ("genes", "What values are worth", lambda: learnt.learnt(record, figures)),
-        ("model", "Language model", lambda: learnt.language_model(record, figures)),
-        ("lineage", "Why it won", lambda: learnt.lineage(record, figures)),
+        ("genes", "What values are worth", lambda: sections.learnt(record, figures)),
+        ("model", "Language model", lambda: sections.language_model(record, figures)),
+        ("lineage", "Why it won", lambda: sections.lineage(record, figures)),
         ("fronts", "Pareto fronts", lambda: sections.fronts(record, figures, looks)),
         ("floors", "Roofline and floors", lambda: details.floors(record, figures)),
         ("rejections", "Rejections by rung", lambda: details.rejections(record, figures)),
