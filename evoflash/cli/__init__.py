@@ -2,9 +2,11 @@
 
 Computes nothing. Views and use cases are imported by functions, so that `--help` loads nothing heavy.
 
-    commands/    The commands, one file each
-    json_answer  With --json a command's answer is one JSON document on stdout, whatever becomes of it
-    options      The options that commands share, and their defaults from config files and the environment
-    program      The program's entry `main`, and the list of the commands, which stand in commands/. Decides
-                 nothing
+    command_group   Makes one program of the commands
+    commands/       The commands, one file each
+    json_answer     With --json a command's answer is one JSON document on stdout, whatever becomes of it
+    program         The program's entry `main`, and the list of the commands, which stand in commands/.
+                    Decides nothing
+    shared_options  The options that commands share, and how a command shows its answer and says that it was
+                    stopped
 """

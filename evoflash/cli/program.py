@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,61 +29,25 @@ if TYPE_CHECKING:
     import typer
     from typer.core import TyperGroup
 
-
 # Loading makes a hundred thousand objects that stay; Python would look through them after each 700 new ones.
 _GC_THRESHOLD = 50_000
 
 
-def commands() -> tuple[Callable[..., None], ...]:
-    """The commands, in the order in which --help lists them."""
-    from evoflash.cli.commands.baselines import baselines
-    from evoflash.cli.commands.benchmark_search import benchmark_search
-    from evoflash.cli.commands.best import best
-    from evoflash.cli.commands.check import check
-    from evoflash.cli.commands.compare import compare
-    from evoflash.cli.commands.config import config
-    from evoflash.cli.commands.dashboard import dashboard
-    from evoflash.cli.commands.doctor import doctor
-    from evoflash.cli.commands.evaluate import evaluate
-    from evoflash.cli.commands.export import export
-    from evoflash.cli.commands.families import families
-    from evoflash.cli.commands.gpus import gpus
-    from evoflash.cli.commands.insights import insights
-    from evoflash.cli.commands.ladder import ladder
-    from evoflash.cli.commands.leaderboard import leaderboard
-    from evoflash.cli.commands.mcp import mcp
-    from evoflash.cli.commands.new import new
-    from evoflash.cli.commands.portfolio import portfolio
-    from evoflash.cli.commands.problems import problems
-    from evoflash.cli.commands.profile import profile
-    from evoflash.cli.commands.record import record
-    from evoflash.cli.commands.remeasure import remeasure
-    from evoflash.cli.commands.replay import replay
-    from evoflash.cli.commands.report import report
-    from evoflash.cli.commands.search import search
-    from evoflash.cli.commands.show import show
-    from evoflash.cli.commands.status import status, watch
-    from evoflash.cli.commands.verify import verify
-    from evoflash.cli.commands.worker import worker
+# In the order in which --help lists them; each stands in commands/, in a file of its name but for `watch`.
+_COMMANDS = (
+    *("search", "best", "leaderboard", "report", "show", "export", "evaluate", "remeasure"),
+    *("status", "watch"),
+    *("insights", "dashboard", "replay", "benchmark_search", "record", "ladder", "portfolio"),
+    *("check", "baselines", "compare", "profile", "verify"),
+    *("families", "gpus", "problems", "new", "config", "worker", "mcp", "doctor"),
+)
 
-    searching = (search, best, leaderboard, report, show, export, evaluate, remeasure)
-    following = (status, watch)
-    studying = (insights, dashboard, replay, benchmark_search, record, ladder, portfolio)
-    judging = (check, baselines, compare, profile, verify)
-    return (
-        *searching,
-        *following,
-        *studying,
-        *judging,
-        families,
-        gpus,
-        problems,
-        new,
-        config,
-        worker,
-        mcp,
-        doctor,
-    )
+
+def commands() -> tuple[Callable[..., None], ...]:
+    """The commands, loaded."""
+    files = {"watch": "status"}
+    modules = (import_module(f"evoflash.cli.commands.{files.get(name, name)}") for name in _COMMANDS)
+    return tuple(getattr(module, name) for module, name in zip(modules, _COMMANDS, strict=True))
 
 
 def groups() -> "tuple[typer.Typer, ...]":
@@ -95,7 +60,7 @@ def groups() -> "tuple[typer.Typer, ...]":
 @cache
 def app() -> "TyperGroup":
     """The program with all its commands; made once in a process."""
-    from evoflash.cli.options import group_of, program
+    from evoflash.cli.command_group import group_of, program
 
     return group_of(program(commands(), groups()))
 

@@ -27,7 +27,7 @@ import typer
 
 from evoflash.app.shape_files import read_problems
 from evoflash.app.verify.claim_sources import ClaimSelector, claim_of
-from evoflash.cli.options import defaults_of
+from evoflash.cli.command_group import defaults_of
 from evoflash.cli.program import app
 from evoflash.errors import EvoflashError
 from evoflash.kernels.family import read_family

@@ -20,7 +20,7 @@ from tables import data, table_of_cases
 from waiting import LIMIT_S, until
 
 from evoflash.cli import program as cli
-from evoflash.cli.options import program as program_of_terminal
+from evoflash.cli.command_group import program as program_of_terminal
 
 SEARCH_ONE = ("search", "--gpu", "l4", "--budget", "1", "--db")
 EXPORT = ("export", "--family", "flash_mma", "--gpu", "l4", "--set")

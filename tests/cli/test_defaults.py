@@ -8,7 +8,7 @@ from tables import table_of_cases
 from typer.main import get_command
 
 from evoflash.cli import program as cli
-from evoflash.cli.options import defaults_of, program
+from evoflash.cli.command_group import defaults_of, program
 from evoflash.errors import UsageError
 
 

@@ -15,7 +15,7 @@ from forked import evoflash
 from places import ROOT, environment
 
 from evoflash.cli import program as cli
-from evoflash.cli.options import program
+from evoflash.cli.command_group import program
 
 PROGRAM = typer.main.get_command(program(cli.commands(), cli.groups()))
 SAYING = ("say", "_say", "fail")

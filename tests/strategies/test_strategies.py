@@ -215,7 +215,7 @@ def test_two_parents_are_two_genomes() -> None:
 
 def test_help_names_every_registered_strategy_and_loads_none() -> None:
     code = (
-        "import sys; from evoflash.cli.options import strategy_names; print(strategy_names());"
+        "import sys; from evoflash.cli.shared_options import strategy_names; print(strategy_names());"
         "print(*(name for name in sys.modules if name.startswith(('evoflash.strategies.', 'numpy'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

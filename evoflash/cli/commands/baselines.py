@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Gpu, Json, ProblemText, Quiet, Seed, Verbose, interrupt_in_words, show
+from evoflash.cli.shared_options import (
+    Db,
+    Gpu,
+    Json,
+    ProblemText,
+    Quiet,
+    Seed,
+    Verbose,
+    interrupt_in_words,
+    show,
+)
 
 
 def baselines(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import DryRun, Force, Json, Quiet, interrupt_in_words
+from evoflash.cli.shared_options import DryRun, Force, Json, Quiet, interrupt_in_words
 from evoflash.notices import say
 from evoflash.settings import MOST, MOST_SEED
 from evoflash.views.terminal import json_text, stdout_console

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import (
+from evoflash.cli.shared_options import (
     Arch,
     Db,
     Force,
@@ -92,7 +92,7 @@ def best(
 def _print_each(problems: Path, db: str, gpu: str | None, *, as_json: bool, page: Path | None) -> None:
     from evoflash.app.best import best_of_each
     from evoflash.app.shape_files import read_problems
-    from evoflash.cli.options import show
+    from evoflash.cli.shared_options import show
     from evoflash.views.search import print_known
 
     found = best_of_each(db, read_problems(problems), gpu)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from evoflash.cli.json_answer import add_facts
-from evoflash.cli.options import Db, HeaderFile, Json, Quiet, Seed, SetValues, Verbose
+from evoflash.cli.shared_options import Db, HeaderFile, Json, Quiet, Seed, SetValues, Verbose
 from evoflash.notices import working
 from evoflash.views.terminal import json_text, stdout_console
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from evoflash.cli.options import Json
+from evoflash.cli.shared_options import Json
 from evoflash.errors import without_passwords
 from evoflash.views.terminal import json_text
 

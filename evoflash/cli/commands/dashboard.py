@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Force, Quiet, RunOption, WhichRun, interrupt_in_words, one_run
+from evoflash.cli.shared_options import Db, Force, Quiet, RunOption, WhichRun, interrupt_in_words, one_run
 from evoflash.errors import UsageError
 from evoflash.notices import say
 from evoflash.written_files import is_dry_run, note_file, wrote

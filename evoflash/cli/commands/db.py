@@ -2,7 +2,7 @@
 
 import typer
 
-from evoflash.cli.options import Db, Json
+from evoflash.cli.shared_options import Db, Json
 from evoflash.views.terminal import json_text, tell
 
 

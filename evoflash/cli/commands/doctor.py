@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Json, interrupt_in_words
+from evoflash.cli.shared_options import Json, interrupt_in_words
 from evoflash.errors import UsageError
 from evoflash.notices import say, working
 from evoflash.settings import MOST

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evoflash.cli.options import (
+from evoflash.cli.shared_options import (
     Db,
     Evaluator,
     Gpu,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Arch, Db, Force, Kind, Prefix, RunOption, SetValues
+from evoflash.cli.shared_options import Arch, Db, Force, Kind, Prefix, RunOption, SetValues
 from evoflash.errors import UsageError
 
 

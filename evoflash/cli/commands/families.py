@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Json
+from evoflash.cli.shared_options import Json
 from evoflash.views.terminal import json_text, stdout_console
 
 

@@ -1,6 +1,6 @@
 """`evoflash gpus` lists the GPUs that evoflash knows and marks the one present. It measures nothing."""
 
-from evoflash.cli.options import Json, show
+from evoflash.cli.shared_options import Json, show
 
 
 def gpus(as_json: Json = False) -> None:

@@ -1,6 +1,6 @@
 """`evoflash insights` shows what a stored search has learnt. app/insights.py counts."""
 
-from evoflash.cli.options import Db, Json, MaybeGpu, MaybeProblem, Replayed, RunOption, show
+from evoflash.cli.shared_options import Db, Json, MaybeGpu, MaybeProblem, Replayed, RunOption, show
 
 
 def insights(

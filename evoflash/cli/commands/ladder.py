@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli import options
-from evoflash.cli.options import Evaluator, Force, Gpu, Json, ProblemText, Quiet, Seed, Verbose
+from evoflash.cli import shared_options as options
+from evoflash.cli.shared_options import Evaluator, Force, Gpu, Json, ProblemText, Quiet, Seed, Verbose
 from evoflash.notices import say
 from evoflash.views.terminal import json_text, stdout_console
 from evoflash.written_files import wrote

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Dbs, Force, Json, PricePerHour, Replayed, RunOption
+from evoflash.cli.shared_options import Dbs, Force, Json, PricePerHour, Replayed, RunOption
 from evoflash.settings import MOST
 from evoflash.views.terminal import json_text, stdout_console
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Json, Quiet, Verbose
+from evoflash.cli.shared_options import Db, Json, Quiet, Verbose
 from evoflash.errors import UsageError
 from evoflash.extras import install
 

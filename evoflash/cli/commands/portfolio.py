@@ -6,7 +6,18 @@ from typing import Annotated
 import typer
 
 from evoflash.cli.json_answer import add_facts
-from evoflash.cli.options import Db, DryRun, Force, Gpu, Json, Quiet, Seed, Verbose, interrupt_in_words, show
+from evoflash.cli.shared_options import (
+    Db,
+    DryRun,
+    Force,
+    Gpu,
+    Json,
+    Quiet,
+    Seed,
+    Verbose,
+    interrupt_in_words,
+    show,
+)
 from evoflash.notices import count_of, say
 
 _MOST = 16  # kernels; a dispatcher with more of them is a search of its own

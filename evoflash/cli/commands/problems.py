@@ -3,7 +3,7 @@
 It says, too, which sizes may stand behind a name.
 """
 
-from evoflash.cli.options import Json, show
+from evoflash.cli.shared_options import Json, show
 
 
 def problems(as_json: Json = False) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Force, Quiet, RunOption
+from evoflash.cli.shared_options import Db, Force, Quiet, RunOption
 from evoflash.notices import say
 from evoflash.written_files import wrote
 

@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Gpu, Json, MaybeProblem, Quiet, Verbose, interrupt_in_words, show_end
+from evoflash.cli.shared_options import (
+    Db,
+    Gpu,
+    Json,
+    MaybeProblem,
+    Quiet,
+    Verbose,
+    interrupt_in_words,
+    show_end,
+)
 from evoflash.errors import NoKernelError
 from evoflash.settings import MOST
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Json, Quiet, Seed, show
+from evoflash.cli.shared_options import Json, Quiet, Seed, show
 from evoflash.errors import UsageError
 from evoflash.settings import MOST
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Force, PricePerHour, Quiet, RunOption, WhichRun, one_run
+from evoflash.cli.shared_options import Db, Force, PricePerHour, Quiet, RunOption, WhichRun, one_run
 from evoflash.errors import UsageError
 from evoflash.views.terminal import json_text
 

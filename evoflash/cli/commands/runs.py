@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from evoflash.cli.command_group import with_common_options
 from evoflash.cli.json_answer import add_facts
-from evoflash.cli.options import Db, Json, PricePerHour, show, with_common_options
+from evoflash.cli.shared_options import Db, Json, PricePerHour, show
 from evoflash.errors import UsageError
 from evoflash.notices import say
 from evoflash.written_files import is_dry_run

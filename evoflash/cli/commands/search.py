@@ -11,7 +11,7 @@ import typer
 
 from evoflash.app import catalogue
 from evoflash.cli.json_answer import add_row
-from evoflash.cli.options import (
+from evoflash.cli.shared_options import (
     Db,
     Gpu,
     Json,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Json, RunOption, Verbose
+from evoflash.cli.shared_options import Db, Json, RunOption, Verbose
 from evoflash.errors import UsageError
 from evoflash.views.terminal import json_text, tell
 

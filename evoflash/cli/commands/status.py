@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Json, PricePerHour, interrupt_in_words
+from evoflash.cli.shared_options import Db, Json, PricePerHour, interrupt_in_words
 from evoflash.views.terminal import json_text, stdout_console, tell
 
 

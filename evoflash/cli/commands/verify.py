@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Db, Gpu, Json, Quiet, Verbose, interrupt_in_words, show
+from evoflash.cli.shared_options import Db, Gpu, Json, Quiet, Verbose, interrupt_in_words, show
 from evoflash.settings import MOST
 
 _EXIT_CODES = {"confirmed": 0, "not confirmed": 1, "cannot be compared": 4}

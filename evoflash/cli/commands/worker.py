@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evoflash.cli.options import Quiet, Verbose, interrupt_in_words
+from evoflash.cli.shared_options import Quiet, Verbose, interrupt_in_words
 
 
 def worker(
