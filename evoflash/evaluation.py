@@ -22,9 +22,8 @@ class Status(StrEnum):
     TIMEOUT = "timeout"
     CORRECTNESS = "correctness"
     UNMEASURED = "unmeasured"  # right, but the GPU was too busy for its time to be trusted
-    SCREENED = (
-        "screened"  # right at a first look and too slow to be worth the whole proof: never shown as correct
-    )
+    # right at a first look and too slow to be worth the whole proof: never shown as correct
+    SCREENED = "screened"
 
 
 class Rung(StrEnum):
@@ -110,9 +109,8 @@ class Timing:
     sm_clock_mhz: int | None = None
     throttle: str = ""
     terms: Mapping[str, float] = field(default_factory=dict)  # an estimate's terms in us, by name
-    energy_mj: float | None = (
-        None  # of a launch sequence, by timing/benchmark.py; None where it was not measured
-    )
+    # of a launch sequence, by timing/benchmark.py; None where it was not measured
+    energy_mj: float | None = None
 
     @property
     def spread_us(self) -> tuple[float, float] | None:

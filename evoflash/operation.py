@@ -254,9 +254,8 @@ class Loop:
     loop_instructions: int = 95  # of a warp in a step, beside those counted: addresses, ring slots, mask test
     uncounted_once: int = 0  # warp instructions of a CTA outside of its loop that no primitive stands for
     once_bytes: int = 0  # of a step's loads, that no other CTA loads and the first-level cache does not keep
-    first_steps: int = (
-        0  # for which what CTAs load alike is copied before the loop, in front of what it streams
-    )
+    # for which what CTAs load alike is copied before the loop, in front of what it streams
+    first_steps: int = 0
     queue_cycles: int = 0  # that what L2 has waits behind what DRAM sends, where that is asked for far ahead
     fetchers: int = 1  # lanes that share asking for a step's bulk copies
     row_cluster: int = 1  # CTAs of a cluster side by side over the rows; the grid has whole clusters

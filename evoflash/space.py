@@ -104,9 +104,8 @@ class SearchSpace:
     checks: tuple[Check, ...] = ()
     when: Mapping[str, Callable[[Values], bool]] = field(default_factory=dict)
     blocks: tuple[tuple[str, ...], ...] = ()  # crossover exchanges whole blocks; default: each param alone
-    passes: Callable[[Values], bool] | None = (
-        None  # all checks at once, where there is a faster way than one by one
-    )
+    # all checks at once, where there is a faster way than one by one
+    passes: Callable[[Values], bool] | None = None
     proportions: Proportions | None = None
 
     def param(self, name: str) -> Param:

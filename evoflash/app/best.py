@@ -40,9 +40,8 @@ class BestKernel:
     evaluation: Evaluation  # without a time where the archive's kernel was checked and not timed
     archived: Champion | None = None  # where it is the archive's kernel
     result: RunResult | None = None  # what timing the archive's kernel here came to
-    estimated: Evaluation | None = (
-        None  # the database's fastest estimate, where the archive's kernel goes before it
-    )
+    # the database's fastest estimate, where the archive's kernel goes before it
+    estimated: Evaluation | None = None
 
     @property
     def genome(self) -> Genome:

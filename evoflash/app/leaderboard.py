@@ -110,6 +110,7 @@ class Only:
         return {name: value for name, value in fields.items() if value is not None}
 
 
+EVERY_KERNEL = Only()
 _CONDITIONS = {
     "family": "(e.kind <> 'candidate' OR g.family = :family)",
     "run": "r.id = :run",
@@ -133,7 +134,7 @@ def read_rankings(
     problem: str | None = None,
     gpu: str | None = None,
     basis: Basis | None = None,
-    only: Only = Only(),
+    only: Only = EVERY_KERNEL,
     top: int = 20,
 ) -> Rankings:
     """The first `top` rows of each ranking, measured rankings first; `problem` is canonical, str(Problem).
@@ -165,24 +166,15 @@ def read_rankings(
     )
 
 
-EVERY, _ALL = 2**31 - 1, Only()
+EVERY = 2**31 - 1
 SHARED_MEMORY = OBJECTIVES["shared-memory"]
 
 
 def read_front(
-    store: Store,
-    *,
-    objectives: Sequence[Objective],
-    problem: str | None = None,
-    gpu: str | None = None,
-    basis: Basis | None = None,
-    only: Only = _ALL,
-    top: int = EVERY,
+    store: Store, *, objectives: Sequence[Objective], basis: Basis | None = None, only: Only = EVERY_KERNEL
 ) -> Rankings:
-    """As table.read, but the Pareto front of each ranking."""
-    return front_of(
-        read_rankings(store, problem=problem, gpu=gpu, basis=basis, only=only, top=EVERY), objectives, top
-    )
+    """As read_rankings(), but the Pareto front of each whole ranking."""
+    return front_of(read_rankings(store, basis=basis, only=only, top=EVERY), objectives)
 
 
 def front_of(table: Rankings, objectives: Sequence[Objective], top: int = EVERY) -> Rankings:
@@ -243,7 +235,6 @@ _COPIES = (
     *(*RANKING, "kind", "name", "genome_id", "score_us", "protocol", "n", "model_version"),
     *("strategy", "seed", "created"),
 )
-_EVERY_KERNEL = Only()
 Row = dict[str, Any]
 Costs = Mapping[tuple[str, int], ComputeCost]  # by database, empty where there is one, and run
 
@@ -293,7 +284,7 @@ def leaderboard(
     problem: str | None = None,
     gpu: str | None = None,
     basis: Basis | None = None,
-    only: Only = _EVERY_KERNEL,
+    only: Only = EVERY_KERNEL,
     top: int = 20,
 ) -> tuple[Rankings, Costs]:
     """The leaderboard of one or several databases, with `objectives` its Pareto fronts, and what runs took.
@@ -372,10 +363,10 @@ def read_several(
     problem: str | None = None,
     gpu: str | None = None,
     basis: Basis | None = None,
-    only: Only = _EVERY_KERNEL,
+    only: Only = EVERY_KERNEL,
     top: int = 20,
 ) -> Rankings:
-    """As table.read, over all stores, with a last column `database`: a label, or several with `, ` between.
+    """As read_rankings(), over all stores; the column `database`, the last, has a label or several (`, `).
 
     Estimates of another model, or for another description of the GPU, than the newest are left out here too.
     """

@@ -28,9 +28,8 @@ log = logging.getLogger(__name__)
 FINALISTS = 5
 _PATIENCE_S = 15.0
 _A_SEARCH = 20  # outcomes; the best of fewer is no finalist: its proof would take longer than all of them
-_WITHIN = (
-    1.02  # of the fastest: two times of one search, taken beside the same kernel, differ by a quarter of it
-)
+# of the fastest: two times of one search, taken beside the same kernel, differ by a quarter of it
+_WITHIN = 1.02
 
 
 def time_finalists(

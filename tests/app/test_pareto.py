@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from tables import table_of_cases
 
-from evoflash.app.leaderboard import read_front
+from evoflash.app.leaderboard import front_of, read_front, read_rankings
 from evoflash.app.objectives import OBJECTIVES, objectives_of, pareto_front
 from evoflash.app.search import plan as planning
 from evoflash.app.search import session as running
@@ -235,7 +235,7 @@ def test_the_command_prints_the_front_in_every_form(form, db, store, capsys) -> 
 
 def test_top_shortens_the_front_of_each_ranking(store) -> None:
     put(store, kernel(0, 10.0, registers=96), kernel(1, 20.0, registers=64))
-    assert len(read_front(store, objectives=BOTH, top=1).rows) == 1
+    assert len(front_of(read_rankings(store), BOTH, top=1).rows) == 1
 
 
 # ---- of a search

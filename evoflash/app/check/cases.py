@@ -45,9 +45,8 @@ class WorkloadCase:
     launches: tuple[LaunchConfig, ...]
     sms: int = 0  # of a small GPU, where persistent blocks take several tiles each; 0: the GPU that is meant
     is_deterministic: bool = False  # two calls on one input give the same to the bit, by promise
-    arguments: tuple[
-        Argument, ...
-    ] = ()  # the kernel's own, those of the tensors by name; else the operation's
+    # the kernel's own, those of the tensors by name; else the operation's
+    arguments: tuple[Argument, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,9 +97,8 @@ class Roofline:
     points: tuple[Point, ...]
     terms: tuple[tuple[str, float], ...]  # of the model for the winner, largest first; empty: not estimated
     guess: str  # what the model says bounds the winner; empty: it was not asked
-    counters: tuple[
-        Mapping[str, Any], ...
-    ]  # the winner's launches, LaunchCounters.as_dict(); empty: not read
+    # the winner's launches, LaunchCounters.as_dict(); empty: not read
+    counters: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,9 +132,8 @@ class LibraryCall:
     heads_first: Callable[[Any], Any] = same
     together: Callable[..., tuple[Any, ...]] | None = None  # in the place of `arrange`: of all inputs at once
     rel_l2: float = 0.0  # what its output may be off where it rounds inputs by itself; 0: as a candidate's
-    is_planned: bool = (
-        False  # `arrange` plans on the host for the lengths at hand: new ones need another capture
-    )
+    # `arrange` plans on the host for the lengths at hand: new ones need another capture
+    is_planned: bool = False
 
 
 def import_library(module: str, install: str) -> Any:

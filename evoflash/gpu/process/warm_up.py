@@ -38,9 +38,8 @@ def prepare(
 def _compute_at_once(checks: tuple[Workload, ...], timed: tuple[Workload, ...], seed: int) -> None:
     """What precompute_references() then finds done; NumPy lets go of the interpreter in its long loops."""
     with ThreadPoolExecutor(max(2, len(os.sched_getaffinity(0)) // 2)) as threads:
-        threads.submit(
-            launcher.warm_up
-        )  # half a second; whoever needs the context hears what is wrong with it
+        # half a second; whoever needs the context hears what is wrong with it
+        threads.submit(launcher.warm_up)
         for name, text in _texts(timed).items():  # first: a second for each where none is cached
             threads.submit(_compile, name, text)
         for workload in timed:

@@ -41,9 +41,8 @@ _MOST_ROWS = 1280  # of a drawn shape's blocks
 _LONG, _MANY_KEYS, _MANY_STEPS, _MANY_BATCHES = 6529, (1 << 16, 1 << 15), 1 << 8, 257
 _TALL_ROWS, _TALL_HEADS = 4100, 16  # more rows in all than 16 bits count
 _MOST_COST, _MOST_LONG_COST = 30 * _MUCH, 60 * _MUCH  # of a finalist's run, of one that shows a small number
-_MOST_TALL_COST = (
-    900 * _MUCH
-)  # of many rows: blocks of a few take half a minute, a GPU's hidden shapes have them
+# of many rows: blocks of a few take half a minute, a GPU's hidden shapes have them
+_MOST_TALL_COST = 900 * _MUCH
 _MANY_HEADS = 32
 _TAILS, _DRAWN_TAILS = 16, 4  # keys that kernels take at a time, and remainders that a candidate meets
 _DRAWN = 3  # of what the drawn shape's generator differs from others of the seed

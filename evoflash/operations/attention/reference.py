@@ -87,9 +87,8 @@ REFERENCE = DeviceReference(
 
 Head = Callable[[Floats, Floats, Floats, NDArray[np.intp], float], tuple[Floats, Floats]]
 
-_INPUT_THREADS = (
-    4  # of one test input: more only wait for the interpreter, and several inputs are made at once
-)
+# of one test input: more only wait for the interpreter, and several inputs are made at once
+_INPUT_THREADS = 4
 _BLOCK_SCORES = 1 << 22  # scores held at once: 32 MiB in fp64
 _FULL_SCORES = 1 << 24  # up to here every row is compared; beyond, a sample
 _SAMPLE_HEADS = 8
