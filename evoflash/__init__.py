@@ -66,7 +66,6 @@ ground:
     paths              Where the shipped folders (templates/, mutations/, db/) and the user's are, and why the
                        cache fails
     settings           What a person has set, by environment variables and config files
-    home               A person's own folders on this system, or one line where the system knows of no home
     sandbox/           The sandbox in which text from somebody else is compiled and run
     blame              Notes what of a candidate has begun in a process, for whoever asks what it died of
     errors             The errors that evoflash raises at people

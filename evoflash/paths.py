@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evoflash.errors import CacheError, DeviceError, EvoflashError, UsageError
-from evoflash.home import home_folder
-from evoflash.settings import lookup, value
+from evoflash.settings import home_folder, lookup, value
 
 _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED = _PACKAGE / "_share"

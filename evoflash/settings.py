@@ -15,8 +15,9 @@ from os.path import expanduser  # leaves an unknown ~user as it is; Path raises
 from pathlib import Path
 from typing import Any, Literal
 
+import platformdirs
+
 from evoflash.errors import DeviceError, UsageError
-from evoflash.home import home_folder
 
 DEFAULT_STRATEGY = "surrogate"  # of a search, from the command line and from Python
 MOST = 2**31 - 1  # of whatever is counted: databases keep it in 32 bits
@@ -219,3 +220,29 @@ def _parse(setting: Setting, text: str) -> Any:
     if setting.kind == "folders":
         return tuple(part for part in text.split(os.pathsep) if part)
     return text
+
+
+_REMEDIES = {
+    "cache": "HOME or EVOFLASH_CACHE_DIR",
+    "data": "HOME or EVOFLASH_DB",
+    "config": "HOME",
+    "state": "HOME",
+}
+
+
+def home_folder(kind: Literal["cache", "config", "data", "state"]) -> Path:
+    """Where evoflash keeps things of that kind.
+
+    DeviceError where HOME is not set and the user is not known, as in a container that runs under a number.
+    """
+    places = platformdirs.PlatformDirs("evoflash")
+    try:
+        found = Path(getattr(places, f"user_{kind}_dir"))
+    except RuntimeError:  # newer versions of platformdirs; older ones leave the ~
+        found = Path("~")
+    if not found.is_absolute():
+        raise DeviceError(
+            f"no home folder is known: HOME is not set and user {os.getuid()} has none: set "
+            f"{_REMEDIES[kind]}."
+        )
+    return found

@@ -7,8 +7,6 @@ record `Operation` of evoflash/operation.py.
     call_form      The records that the form of a call is made of, whatever the operation
     expectations   What must hold of any operation's outputs, as records
     linear/        All that knows the linear layer of a decoding step
-    list_shares    How CTAs that have equal shares of a list of steps cut the work, for the performance model
-                   of attention
     paged/         All that knows attention of a few query rows on keys and values in pages, as inference
                    engines call it
     problem_sizes  How large a problem may be, and how far apart two sizes are, whatever the operation

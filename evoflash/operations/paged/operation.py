@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from evoflash.operation import Loop, Operation, Work
+from evoflash.operations.attention.loop import work_of_shares
 from evoflash.operations.expectations import read_thresholds
-from evoflash.operations.list_shares import work_of_shares
 from evoflash.operations.paged import check_shapes, form, inputs
 from evoflash.operations.paged.preflight_runs import drawn_runs, preflight_runs
 from evoflash.operations.paged.reference import REFERENCE, expect, sample
