@@ -48,7 +48,9 @@ class CompileKey(Protocol):
 
 
 class Workload(Protocol):
-    """One shape of an operation. A frozen dataclass; str() is its canonical text, the key in the database."""
+    """One shape of an operation. A frozen dataclass; str() is its canonical text, which the database and
+    --problem have.
+    """
 
     @property
     def operation(self) -> str:

@@ -209,7 +209,6 @@ class Climbs:
         self._begun: deque[Future[LadderProgress]] = deque(maxlen=_MOST_GPUS)  # the newest of them
 
     def start(self, genome: Genome) -> "Future[LadderProgress]":
-        """Start on a genome; returns at once."""
         preparing = self._steps.prepare(genome)
         gpus = self._steps.worker.at_once
         before = self._begun[-gpus] if gpus <= len(self._begun) else None

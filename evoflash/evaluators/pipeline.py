@@ -237,7 +237,6 @@ class PreparingEvaluator(ABC, Generic[T]):
         return len(self._queue)
 
     def submit(self, proposal: Proposal) -> None:
-        """Start on a proposal; returns at once."""
         self._queue.append((proposal, self._begin(proposal.genome)))
 
     def _begin_judging(self, genome: Genome, *, seed: int) -> "Future[Ending[Preparation]]":
@@ -282,7 +281,6 @@ class PreparingEvaluator(ABC, Generic[T]):
 
     @property
     def has_arrived(self) -> bool:
-        """Whether collect() need not wait."""
         return self._queue[0][1].done() if self._queue else False
 
     def collect(self) -> tuple[Proposal, Evaluation]:

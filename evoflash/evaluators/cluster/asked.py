@@ -259,12 +259,10 @@ def spec() -> GpuSpec:
 
 
 def screen(session: WorkerSession, parcel: Parcel[GpuTask]) -> WorkerReply[GpuOutcome]:
-    """What a short look says of the task."""
     return _answer(session, lambda queue: queue.screen(unpack_task(parcel)).result())
 
 
 def proven(session: WorkerSession, parcel: Parcel[GpuTask]) -> WorkerReply[GpuOutcome]:
-    """The task's outcome after all rungs."""
     return _answer(session, lambda queue: queue.submit(unpack_task(parcel)).result())
 
 

@@ -106,7 +106,6 @@ DOORS: Mapping[str, PythonDoor] = {
 
 
 def computes(contract: Mapping[str, Any]) -> str:
-    """What launch.json says that a kernel computes, in words."""
     mask = "causal, aligned at the bottom right" if contract["causal"] else "no mask"
     ratio = contract["gqa_ratio"]
     heads = "one query head" if ratio == 1 else f"{ratio} query heads"

@@ -15,7 +15,6 @@ def sizes(w: AttentionWorkload) -> tuple[int, int, int]:
 
 
 def ask(dispatcher: Dispatcher, key: tuple[Any, ...], w: AttentionWorkload) -> int:
-    """The kernel that the dispatcher gives a workload."""
     head_dim, dtype, causal, _ = key
     return dispatcher.kernel(head_dim, dtype, causal, (w.batch, w.heads, w.kv_heads, w.seq_q, w.seq_kv))
 
@@ -54,13 +53,11 @@ def why_not(w: AttentionWorkload) -> str:
 
 
 def folder(key: Mapping[str, Any]) -> str:
-    """What a kernel's folder is called after, of its compile key's names."""
     mask = "causal" if key["causal"] else "full"
     return f"d{key['head_dim']}-{key['dtype']}-{mask}-gqa{key['gqa_ratio']}"
 
 
 def columns(w: AttentionWorkload) -> dict[str, str]:
-    """A shape in a table for people."""
     return {
         "b": str(w.batch),
         "h/hkv": f"{w.heads}/{w.kv_heads}",

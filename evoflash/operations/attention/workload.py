@@ -33,7 +33,6 @@ class AttentionKey:
         return f"d={self.head_dim},dtype={self.dtype},{mask},gqa={self.gqa_ratio},{accuracy}{self.arch}"
 
     def names(self) -> dict[str, Any]:
-        """What templates and the expressions of their headers see of it."""
         return {
             "head_dim": self.head_dim,
             "dtype": self.dtype,
@@ -95,7 +94,6 @@ class AttentionWorkload:
             )
 
     def __str__(self) -> str:
-        """The canonical form: the key in the database, accepted by --problem."""
         shape = (
             f"b={self.batch},h={self.heads},hkv={self.kv_heads},sq={self.seq_q},skv={self.seq_kv},"
             f"d={self.head_dim},dtype={self.dtype}"
@@ -146,11 +144,9 @@ class AttentionWorkload:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Rows, heads and batches, as recordings of searches state a size."""
         return self.seq_q, self.heads, self.batch
 
     def names(self) -> dict[str, int]:
-        """The run-time sizes, by the names that launch expressions use."""
         return {
             "batch": self.batch,
             "heads": self.heads,

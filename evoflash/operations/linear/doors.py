@@ -74,7 +74,6 @@ NO_DOOR: Mapping[str, str] = {
 
 
 def computes(contract: Mapping[str, Any]) -> str:
-    """What launch.json says that a kernel computes, in words."""
     added = "".join(f", plus a {name}" for name in ("bias", "residual") if contract[name])
     return f"y = x W^T{added}, x and y in bf16, W in {contract['dtype']}, up to {contract['most_rows']} rows"
 

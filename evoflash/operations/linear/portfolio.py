@@ -13,7 +13,6 @@ _MOST_COLUMNS = 3 * BLOCK
 
 
 def ask(dispatcher: Dispatcher, key: tuple[Any, ...], w: LinearWorkload) -> int:
-    """The kernel that the dispatcher gives a workload."""
     return dispatcher.find(key, (w.m, w.n, w.k))
 
 
@@ -29,13 +28,11 @@ def part(w: LinearWorkload) -> LinearWorkload:
 
 
 def folder(key: Mapping[str, Any]) -> str:
-    """What a kernel's folder is called after, of its compile key's names."""
     added = "".join(f"-{name}" for name in ("bias", "residual") if key[name])
     return f"{key['weights']}-m{key['rows']}{added}"
 
 
 def columns(w: LinearWorkload) -> dict[str, str]:
-    """A shape in a table for people."""
     return {"m": str(w.m), "n": str(w.n), "k": str(w.k), "W": w.weights}
 
 

@@ -93,7 +93,6 @@ def arguments(workload: LinearWorkload, addresses: Mapping[str, int]) -> tuple[n
 
 
 def applies(workload: LinearWorkload) -> bool:
-    """Whether the kernel takes no longer than the GPU has for it."""
     return workload.m * workload.n * workload.k <= _MOST
 
 

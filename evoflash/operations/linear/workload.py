@@ -39,7 +39,6 @@ class LinearKey:
         return f"m<={self.rows},{_kind(self)},{self.arch}"
 
     def names(self) -> dict[str, Any]:
-        """What templates and the expressions of their headers see of it."""
         return {
             "weights": self.weights,
             "rows": self.rows,
@@ -114,7 +113,6 @@ class LinearWorkload:
             )
 
     def __str__(self) -> str:
-        """The canonical form: the key in the database, accepted by --problem."""
         return f"linear:m={self.m},n={self.n},k={self.k},{_kind(self)}"
 
     @property
@@ -169,7 +167,6 @@ class LinearWorkload:
         return LinearKey(self.weights, rows, arch, self.bias, self.residual, self.x)
 
     def names(self) -> dict[str, int]:
-        """The run-time sizes, by the names that launch expressions use."""
         return {"m": self.m, "n": self.n, "k": self.k}
 
 

@@ -59,7 +59,6 @@ NO_DOOR: Mapping[str, str] = {
 
 
 def computes(contract: Mapping[str, Any]) -> str:
-    """What launch.json says that a kernel computes, in words."""
     names = {"window": "a window", "softcap": "a softcap", "sink": "sinks", "ragged": "rows end to end"}
     features = [words for name, words in names.items() if contract[name]]
     pages, rows = contract["page_unit"], contract["rows"]

@@ -315,7 +315,6 @@ def launch_arguments(*, has_workspace: bool) -> list[str]:
 
 
 def contract(workload: PagedWorkload) -> dict[str, Any]:
-    """What launch.json says of the workloads that its kernel computes."""
     names = workload.compile_key("any").names()
     return {name: names[name] for name in _CONTRACT}
 

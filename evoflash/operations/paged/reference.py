@@ -190,7 +190,6 @@ def arguments(workload: PagedWorkload, addresses: Mapping[str, int]) -> tuple[np
 
 
 def applies(workload: PagedWorkload) -> bool:
-    """Whether the kernel takes no longer than the GPU has for it."""
     return workload.batch * workload.heads * workload.seq_q * workload.seq_kv * workload.head_dim <= _PRODUCTS
 
 

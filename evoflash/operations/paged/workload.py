@@ -50,7 +50,6 @@ class PagedKey:
         )
 
     def names(self) -> dict[str, Any]:
-        """What templates and the expressions of their headers see of it."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "arch"}
 
     @property
@@ -189,7 +188,6 @@ class PagedWorkload:
             object.__setattr__(self, "lengths", _canonical_lengths(self.lengths, self.batch, self.seq_kv))
 
     def __str__(self) -> str:
-        """The canonical form: the key in the database, accepted by --problem."""
         shape = (
             f"b={self.batch},h={self.heads},hkv={self.kv_heads},sq={self.seq_q},skv={self.seq_kv},"
             f"d={self.head_dim},page={self.page},dtype={self.dtype}"
@@ -279,11 +277,9 @@ class PagedWorkload:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Rows, keys, heads and sequences, as recordings of searches state a size."""
         return self.seq_q, self.seq_kv, self.heads, self.batch
 
     def names(self) -> dict[str, int]:
-        """The run-time sizes, by the names that launch expressions use."""
         return {
             "batch": self.batch,
             "heads": self.heads,

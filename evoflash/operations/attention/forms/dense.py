@@ -240,7 +240,6 @@ def launch_arguments(*, has_workspace: bool) -> list[str]:
 
 
 def contract(workload: AttentionWorkload) -> dict[str, Any]:
-    """What launch.json says of the workloads that its kernel computes."""
     return {
         "dtype": workload.dtype,
         "head_dim": workload.head_dim,
