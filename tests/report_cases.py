@@ -24,7 +24,7 @@ from evoflash.operations.attention.workload import AttentionKey
 from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
-from evoflash.store.standing import ComputeCost, charge
+from evoflash.store.run_status import ComputeCost, charge
 from evoflash.store.store import Store
 
 MISSION = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"

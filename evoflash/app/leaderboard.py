@@ -36,8 +36,8 @@ from evoflash.problem import canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import canonical_gpu, load_gpu
 from evoflash.store import run_edits
+from evoflash.store.run_status import ComputeCost, costs
 from evoflash.store.schema import leaderboard_sql, of_versions
-from evoflash.store.standing import ComputeCost, costs
 from evoflash.store.store import Store, open_store
 
 RANKING = ("problem", "gpu", "basis")  # what shares a ranking; the basis may be ARCHIVED, too

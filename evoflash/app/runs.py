@@ -17,7 +17,7 @@ from evoflash.specs import canonical_gpu
 from evoflash.store import run_edits
 from evoflash.store.database import Database, is_there, open_database, trial_copy
 from evoflash.store.integrity import Health, check_database, refuse_misfits
-from evoflash.store.standing import ComputeCost, RunStatus, standings
+from evoflash.store.run_status import ComputeCost, RunStatus, standings
 from evoflash.store.store import Store
 from evoflash.written_files import is_dry_run
 

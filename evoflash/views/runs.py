@@ -17,7 +17,7 @@ from evoflash.app.catalogue import problem_name
 from evoflash.app.repeats import RepeatedSearch, SearchComparison, checkpoints
 from evoflash.app.runs import RunList, age_s, money, state
 from evoflash.store.integrity import Defect, Health
-from evoflash.store.standing import ComputeCost, RunStatus
+from evoflash.store.run_status import ComputeCost, RunStatus
 from evoflash.views.tables import Column, print_table
 from evoflash.views.terminal import four_digits, wrap
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from evoflash.app.verify.claim import Claim, ClaimedBuild
-from evoflash.app.verify.finding import How, Reproduction
+from evoflash.app.verify.reproduction import How, Reproduction
 from evoflash.app.verify.verdict import ClaimVerdict, Verification, interval_of
 from evoflash.evaluation import Basis, Build
 from evoflash.views.tables import Column, print_table

@@ -19,7 +19,7 @@ from evoflash.cli import program as cli
 from evoflash.errors import StoreError, UsageError
 from evoflash.evaluation import Basis, RunKey
 from evoflash.store.run_edits import merge
-from evoflash.store.standing import ComputeCost, charge, costs
+from evoflash.store.run_status import ComputeCost, charge, costs
 from evoflash.store.store import open_store
 from evoflash.views.runs import cost_in_words, minutes
 

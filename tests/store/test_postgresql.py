@@ -23,7 +23,7 @@ from evoflash.store import schema
 from evoflash.store.database import label_of, open_database
 from evoflash.store.integrity import check_database
 from evoflash.store.run_edits import merge
-from evoflash.store.standing import standings
+from evoflash.store.run_status import standings
 from evoflash.store.store import open_store
 from tests.store.test_store import (
     WRITER,

@@ -15,7 +15,7 @@ from evoflash.evaluation import Basis
 from evoflash.store import run_edits
 from evoflash.store.database import open_database
 from evoflash.store.integrity import check_database
-from evoflash.store.standing import standings
+from evoflash.store.run_status import standings
 from evoflash.store.store import open_store
 from tests.store.test_store import begin, evaluation_of, genome_of, put
 

@@ -51,7 +51,7 @@ from evoflash.store.exchanges import keep_exchange, read_exchanges, read_origins
 from evoflash.store.integrity import check_database
 from evoflash.store.profiles import keep_profile, newest_run_with, read_profile
 from evoflash.store.run_edits import delete
-from evoflash.store.standing import ComputeCost, charge, costs
+from evoflash.store.run_status import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
 
 PROBLEM = "b=1,h=8,hkv=8,sq=512,skv=512,d=64,dtype=fp16"

@@ -11,7 +11,7 @@ from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, Statu
 from evoflash.kernels.family import load_family
 from evoflash.problem import parse_problem
 from evoflash.specs import load_gpu
-from evoflash.store.standing import ComputeCost, charge
+from evoflash.store.run_status import ComputeCost, charge
 from evoflash.store.store import open_store
 
 GPU, PROBLEM = load_gpu("l4"), parse_problem("mission")

@@ -15,7 +15,7 @@ from waiting import LIMIT_S, until
 
 from evoflash.app.runs import current_runs, follow
 from evoflash.errors import NoKernelError, StoreError
-from evoflash.store.standing import RunStatus
+from evoflash.store.run_status import RunStatus
 from evoflash.views import runs as report
 
 

@@ -26,7 +26,7 @@ from evoflash.champions.evidence import archived_kernel
 from evoflash.evaluation import Basis, Evaluation, Proposal, Run, Rung, faster
 from evoflash.gpu.process.outcome import seconds_by_rung
 from evoflash.store.rows import score_row
-from evoflash.store.standing import ComputeCost as Charged
+from evoflash.store.run_status import ComputeCost as Charged
 
 History = Sequence[tuple[Proposal, Evaluation]]
 RANDOM = "uniform"  # the strategy that is random search

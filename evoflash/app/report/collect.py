@@ -21,7 +21,7 @@ from evoflash.gpu.timing.relative import factors, in_words
 from evoflash.store.database import Database
 from evoflash.store.profiles import read_profile
 from evoflash.store.rows import score_row
-from evoflash.store.standing import RunStatus, costs, standings
+from evoflash.store.run_status import RunStatus, costs, standings
 from evoflash.store.store import Store, best_in
 from evoflash.version import __version__
 

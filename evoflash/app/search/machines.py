@@ -129,7 +129,7 @@ def _by_scheduler(asked: MachineOptions, planned: Planning) -> Iterator[tuple[Se
 
 def _gpu_of(connection: "Connection", evaluator: str | None, wanted: GpuSpec | None) -> GpuSpec | None:
     """The GPU that workers have. Waits for one where the evaluator `gpu` was asked for by its name."""
-    from evoflash.evaluators.cluster import asked as asked_gpu
+    from evoflash.evaluators.cluster import tasks
     from evoflash.evaluators.cluster.connection import gpu_kind
 
     models = (wanted.name,) if wanted else connection.models()
@@ -139,7 +139,7 @@ def _gpu_of(connection: "Connection", evaluator: str | None, wanted: GpuSpec | N
     if not connection.workers(kind) and (evaluator != "gpu" or wanted is None):
         return None
     connection.watch(kind, lambda _: None)
-    return connection.ask(kind, asked_gpu.spec)
+    return connection.ask(kind, tasks.spec)
 
 
 def _on_gpus(text: str, planned: Planning) -> tuple[SearchPlan, Machines]:

@@ -50,7 +50,7 @@ from evoflash.space import Genome
 from evoflash.store.database import Database
 from evoflash.store.profiles import read_profile
 from evoflash.store.run_edits import delete
-from evoflash.store.standing import ComputeCost, charge, costs
+from evoflash.store.run_status import ComputeCost, charge, costs
 from evoflash.store.store import Store, open_store
 
 log = logging.getLogger(__name__)

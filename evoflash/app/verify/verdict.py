@@ -9,7 +9,7 @@ from typing import Any
 from evoflash.app.search.limits import floor_us
 from evoflash.app.verify.claim import Claim, ClaimedBuild
 from evoflash.app.verify.claim_sources import ClaimSelector, claim_of
-from evoflash.app.verify.finding import How, Reproduction, find_out
+from evoflash.app.verify.reproduction import How, Reproduction, find_out
 from evoflash.champions.evidence import archived_kernel, percent_of
 from evoflash.errors import UsageError
 from evoflash.evaluation import FINAL, Basis, Build, Evaluation, Timing

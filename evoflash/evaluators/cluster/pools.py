@@ -16,20 +16,20 @@ from typing import Any, TypeVar
 
 from evoflash.errors import DeviceError
 from evoflash.evaluation import Rung, Status
-from evoflash.evaluators.cluster import asked
-from evoflash.evaluators.cluster.asked import (
-    WorkerReply,
-    WorkerSession,
-    pack_finals,
-    pack_task,
-    unpack_preparation,
-)
+from evoflash.evaluators.cluster import tasks
 from evoflash.evaluators.cluster.connection import (
     CPU,
     Connection,
     EndsWorkersError,
     WorkerGoneError,
     WorkerKind,
+)
+from evoflash.evaluators.cluster.tasks import (
+    WorkerReply,
+    WorkerSession,
+    pack_finals,
+    pack_task,
+    unpack_preparation,
 )
 from evoflash.evaluators.prepare import Preparation
 from evoflash.gpu.process.finals import FinalReport, FinalTask
@@ -111,13 +111,13 @@ class ClusterGpus:
 
     def screen(self, task: GpuTask, *, now: TaskNow = _identity) -> "Future[GpuOutcome]":
         """What a short look says of the task: CORRECT means worth a submit()."""
-        return self._turns.submit(self._outcome, asked.screen, task, now)
+        return self._turns.submit(self._outcome, tasks.screen, task, now)
 
     def submit(self, task: GpuTask, *, now: TaskNow = _identity) -> "Future[GpuOutcome]":
         """The task's outcome after all rungs, whatever the kernel does; raises in result() only for a broken
         cluster. `now` is asked for the task as it stands when its turn has come.
         """
-        return self._turns.submit(self._outcome, asked.proven, task, now, first=True)
+        return self._turns.submit(self._outcome, tasks.proven, task, now, first=True)
 
     def cancel(self) -> None:
         self._turns.cancel()
@@ -137,7 +137,7 @@ class ClusterGpus:
     def close(self) -> None:
         """Cancel the tasks that have not run, and have the workers free their GPUs."""
         self._turns.close()
-        self._connection.tell(self._connection.workers(self._kind), asked.close_session, self._session.id)
+        self._connection.tell(self._connection.workers(self._kind), tasks.close_session, self._session.id)
 
     def _hear(self, count: int) -> None:
         self.at_once = max(self.at_once, count)
@@ -159,18 +159,18 @@ class ClusterGpus:
 
     def _prepare_finals(self, hidden: tuple[Workload, ...], seed: int) -> None:
         self._finals_on = self._first_worker()
-        self._ask_only(self._finals_on, asked.prepare_finals, hidden, seed)
+        self._ask_only(self._finals_on, tasks.prepare_finals, hidden, seed)
 
     def _begin_finals(self) -> None:
         self._only = self._finals_on or self._first_worker()
-        self._ask(asked.begin_finals)
+        self._ask(tasks.begin_finals)
 
     def _finals(self, task: FinalTask) -> Ending[FinalReport]:
         self._only = self._only or self._first_worker()
         parcel = pack_finals(task)
         for _ in range(_FINALS_TRIES):
             try:
-                return self._ask_only(self._only, asked.time_finals, parcel)
+                return self._ask_only(self._only, tasks.time_finals, parcel)
             except WorkerGoneError:
                 self._only = self._first_worker()
             except EndsWorkersError:
@@ -264,7 +264,7 @@ class ClusterProcesses:
 
     def _ending(self, function: Callable[..., Any], args: tuple[Any, ...], timeout_s: float) -> Ending[Any]:
         try:
-            parcel = self._connection.ask(CPU, asked.call_isolated, function, args, timeout_s)
+            parcel = self._connection.ask(CPU, tasks.call_isolated, function, args, timeout_s)
         except EndsWorkersError as error:
             return Ending(None, Status.RUNTIME, str(error))
         self._connection.took(parcel.cpu_s)

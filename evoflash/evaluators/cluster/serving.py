@@ -1,6 +1,6 @@
 """Makes this machine a worker of a cluster, or a private cluster of its own. Decides nothing.
 
-A worker is Dask's, kept alive by its nanny; what it is asked is in asked.py. A private cluster is a process
+A worker is Dask's, kept alive by its nanny; what it is asked is in tasks.py. A private cluster is a process
 (this module, run as a program) with a scheduler and the nannies of its workers. It listens on loopback alone,
 says its address in one line, and ends when its standard input does: with the search that started it, however
 that ends. The search process sends and receives, and schedules nothing.
@@ -111,8 +111,8 @@ def dask_setup(worker: object) -> None:
 def dask_teardown(worker: object) -> None:
     """After its last: end the processes that it has started. Python would wait for them."""
     del worker
-    if asked := sys.modules.get("evoflash.evaluators.cluster.asked"):
-        asked.end()
+    if tasks := sys.modules.get("evoflash.evaluators.cluster.tasks"):
+        tasks.end()
 
 
 @contextmanager

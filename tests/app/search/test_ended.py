@@ -8,7 +8,7 @@ from evoflash.app.runs import state
 from evoflash.app.search.limits import Limits
 from evoflash.app.search.session import noting_end
 from evoflash.evaluation import Basis, RunKey
-from evoflash.store.standing import standings
+from evoflash.store.run_status import standings
 from evoflash.store.store import open_store
 
 

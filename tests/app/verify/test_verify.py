@@ -19,7 +19,7 @@ from evoflash.app import evaluate as subject
 from evoflash.app.leaderboard import read_rankings
 from evoflash.app.verify.claim import Claim, of_evaluation, of_json
 from evoflash.app.verify.claim_sources import ClaimSelector, claim_of
-from evoflash.app.verify.finding import How, Identity, Reproduction, find_out, identify
+from evoflash.app.verify.reproduction import How, Identity, Reproduction, find_out, identify
 from evoflash.app.verify.verdict import ClaimStatus, Verification, interval_of, judge, parse_tolerance
 from evoflash.champions import champion_today
 from evoflash.cli import program as cli

@@ -15,7 +15,7 @@ from evoflash.specs import load_gpu
 
 pytest.importorskip("distributed")
 
-from evoflash.evaluators.cluster.asked import (
+from evoflash.evaluators.cluster.tasks import (
     pack_finals,
     pack_preparation,
     pack_task,
