@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from checked_text import checked_text
 from tables import data, table_of_cases
 
-from evoflash.app.check import subject as check_subject
 from evoflash.app.check.lint import unseen_in
-from evoflash.app.check.runs import CheckReport, check_kernel
+from evoflash.app.check.runs import CheckReport
 from evoflash.app.check.subject import of_export
 from evoflash.errors import UsageError
 from evoflash.kernels.lint import lint
@@ -23,11 +23,8 @@ TICKET = """const int ticket = ef::shfl_idx(threadIdx.x % 32 == 0 ? int(ef::atom
 def checked(
     tmp_path: Path, body: str = COPY, *, above: str = "", runs: int = 4, **launch: object
 ) -> CheckReport:
-    path = tmp_path / "kernel.cu"
     values = {"grid": 4, "block": 128, "smem": 512} | launch
-    path.write_text(HEAD.format(body=body, above=above, **values))
-    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    return check_kernel(subject, runs=runs, seed=1)
+    return checked_text(tmp_path, HEAD.format(body=body, above=above, **values), runs=runs)
 
 
 def kinds(found: CheckReport) -> list[str]:

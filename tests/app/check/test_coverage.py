@@ -1,22 +1,19 @@
 """A pass of `evoflash check` says what it rests on, and without anything compared there is none."""
 
 import pytest
+from checked_text import checked_text
 from places import TESTS
 from tables import table_of_cases
 
 from evoflash.app.catalogue import primitive_groups, primitives_text
-from evoflash.app.check import subject as check_subject
 from evoflash.app.check.lint import unseen_lines
-from evoflash.app.check.runs import CheckReport, check_kernel, reports_as_dict
+from evoflash.app.check.runs import CheckReport, reports_as_dict
 
 SMALL = (TESTS / "app" / "check" / "small.cu").read_text()
 
 
 def checked(folder, body: str, *, old: str = "", new: str = "") -> CheckReport:
-    path = folder / "small.cu"
-    path.write_text(SMALL.replace("BODY", body).replace(old or SMALL, new))
-    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    return check_kernel(subject, runs=1, seed=1)
+    return checked_text(folder, SMALL.replace("BODY", body).replace(old or SMALL, new), runs=1, name="small")
 
 
 def test_a_pass_says_what_was_compared_and_what_was_not(tmp_path):

@@ -1,29 +1,22 @@
-"""`evoflash check` sees what a kernel loads, stores and copies as plain C++ does, and at which line."""
+"""`evoflash check` sees what a kernel loads, stores and copies as plain C++ does, and at which line.
+
+Barriers it counts by warps, as PTX does, and wants all lanes of a warp to come.
+"""
 
 from pathlib import Path
 
 import pytest
+from checked_text import checked_text, comments
 from tables import data, table_of_cases
 
-from evoflash.app.check import subject as check_subject
-from evoflash.app.check.runs import CheckReport, check_kernel
+from evoflash.app.check.runs import CheckReport
 
-HEAD = data(__file__, "HEAD")
+HEAD, HEAD_OF_BARRIERS = data(__file__, "HEAD"), data(__file__, "HEAD_OF_BARRIERS")
 
 
 def checked(folder: Path, body: str, above: str | None = None, name: str = "neighbours") -> CheckReport:
-    path = folder / "kernel.cu"
     text = HEAD.replace("ABOVE", above or "").replace("BODY", body.strip())
-    path.write_text(text.replace("neighbours", name))
-    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    return check_kernel(subject, runs=2, seed=1)
-
-
-def errors(found: CheckReport) -> dict[str, str]:
-    """The comment on the line of each error, by its kind."""
-    lines = found.subject.shown.splitlines()
-    wrong = (each for each in found.findings if each.severity == "error")
-    return {each.kind: lines[each.line - 1].partition("//")[2].strip() for each in wrong}
+    return checked_text(folder, text.replace("neighbours", name))
 
 
 @table_of_cases()
@@ -32,7 +25,7 @@ def test_a_fault_of_plain_accesses_is_found_at_its_line(tmp_path, body, above, k
     """The faulty line of each body ends in `// here`."""
     found = checked(tmp_path, body, above)
 
-    assert errors(found) == {kind: "here"}
+    assert comments(found, "error") == {kind: "here"}
     assert says in next(each.message for each in found.findings if each.kind == kind)
 
 
@@ -52,3 +45,11 @@ def test_the_entry_that_runs_is_the_kernels_own(tmp_path, name):
     found = checked(tmp_path, "workspace[i] = y[i] = x[i];", name=name)
 
     assert found.findings == ()
+
+
+@table_of_cases()
+@pytest.mark.sample(4)
+def test_lanes_that_do_not_come_with_their_warp_are_a_finding(tmp_path, body, kinds):
+    found = checked_text(tmp_path, HEAD_OF_BARRIERS.replace("BODY", body.strip()))
+
+    assert {each.kind for each in found.findings if each.severity == "error"} == set(kinds)

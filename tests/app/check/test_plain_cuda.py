@@ -3,27 +3,17 @@
 from pathlib import Path
 
 import pytest
+from checked_text import checked_text, comments
 from tables import data, table_of_cases
 
-from evoflash.app.check import subject as check_subject
-from evoflash.app.check.runs import CheckReport, check_kernel
+from evoflash.app.check.runs import CheckReport
 from evoflash.errors import UsageError
 
 HEAD = data(__file__, "HEAD")
 
 
 def checked(folder: Path, body: str, above: str | None = None) -> CheckReport:
-    path = folder / "kernel.cu"
-    path.write_text(HEAD.replace("ABOVE", above or "").replace("BODY", body.strip()))
-    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
-    return check_kernel(subject, runs=2, seed=1)
-
-
-def comments(found: CheckReport, severity: str) -> dict[str, str]:
-    """The comment on the line of each finding, by its kind."""
-    lines = found.subject.shown.splitlines()
-    chosen = (each for each in found.findings if each.severity == severity)
-    return {each.kind: lines[each.line - 1].partition("//")[2].strip() for each in chosen}
+    return checked_text(folder, HEAD.replace("ABOVE", above or "").replace("BODY", body.strip()))
 
 
 @pytest.mark.sample(3)
@@ -64,16 +54,10 @@ def test_an_entry_may_be_an_instance_of_a_template(tmp_path):
     instance = "extern template __global__ void k<64, true>(const float*, float*, int);"
     declared = f"template <int, bool> __global__ void k(const float*, float*, int);\n{instance}"
     text = text.replace("__launch_bounds__(64)", "__launch_bounds__(N)").replace("ABOVE", declared)
-    path = tmp_path / "kernel.cu"
-    path.write_text(text.replace("BODY", "y[i] = B ? x[i] : N;"))
-    (subject,) = check_subject.of_file(path, problem=None, gpu=None)
 
-    assert check_kernel(subject, runs=2, seed=1).findings == ()
+    assert checked_text(tmp_path, text.replace("BODY", "y[i] = B ? x[i] : N;")).findings == ()
 
 
 def test_an_entry_that_is_not_there_is_said(tmp_path):
-    path = tmp_path / "kernel.cu"
-    path.write_text(HEAD.replace('"k"', '"other"').replace("ABOVE", "").replace("BODY", ""))
-
     with pytest.raises(UsageError, match="no __global__ function 'other'"):
-        check_subject.of_file(path, problem=None, gpu=None)
+        checked_text(tmp_path, HEAD.replace('"k"', '"other"').replace("ABOVE", "").replace("BODY", ""))
