@@ -5,8 +5,6 @@ There is one writer for each kind of file; kinds.py lists them.
     claims               What every export says of itself
     cubin                The kind "cubin" is NAME.cubin with its launch.json as NAME.json, which
                          evoflash.runtime launches
-    cupy_file            The kind "cupy" is one Python file, `attention.py`, with the kernel inside, for
-                         CuPy's arrays
     exported             The request for an export, which is a genome for a problem and GPUs with what is
                          known of it
     flashinfer_solution  The kind "solution" is a Solution of flashinfer-bench, and beside it the Definition
@@ -19,11 +17,9 @@ There is one writer for each kind of file; kinds.py lists them.
     kinds                The registry of export kinds, one line for each
     launch_json          Compiles a genome for each architecture and writes launch.json, which says how its
                          kernels are launched
-    one_file             Puts evoflash.runtime and kernels into one Python file, as the kinds "cupy" and
-                         "torch" are
+    one_file             The kinds "cupy" and "torch" are one Python file with launcher and cubins, which
+                         needs that library alone
     portfolio            Writes several kernels and their dispatcher as a folder that is a Python package
     t4                   The kind "t4" is Kernel Tuner's T4 results of the search that the kernel comes from,
                          of its family
-    torch_op             The kind "torch" is one Python file for PyTorch with launcher and cubin inside, which
-                         needs torch alone
 """

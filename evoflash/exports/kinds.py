@@ -27,18 +27,21 @@ class ExportKind:
     summary: str
     module: str  # of evoflash.exports
     has_code: bool = True  # machine code: of several architectures where the user asks for them
+    writer: str = "write"  # its name there
 
     def write(self, exported: "ExportRequest", path: Path) -> tuple[Path, ...]:
         """What was written. UsageError where it cannot be."""
-        writer: Writer = importlib.import_module(f"evoflash.exports.{self.module}").write
-        return writer(exported, path)
+        write: Writer = getattr(importlib.import_module(f"evoflash.exports.{self.module}"), self.writer)
+        return write(exported, path)
 
 
 KINDS = (
     ExportKind("cu", (".cu",), "CUDA source with a launcher in C++", "kernel_cu", has_code=False),
     ExportKind("cubin", (".cubin",), "machine code, and launch.json beside it", "cubin"),
-    ExportKind("cupy", ("attention.py",), "one Python file for CuPy's arrays", "cupy_file"),
-    ExportKind("torch", ("torch_op.py",), "one Python file for PyTorch", "torch_op"),
+    ExportKind(
+        "cupy", ("attention.py",), "one Python file for CuPy's arrays", "one_file", writer="write_cupy"
+    ),
+    ExportKind("torch", ("torch_op.py",), "one Python file for PyTorch", "one_file", writer="write_torch"),
     ExportKind("hub", ("hub", "hub/"), "a folder for Hugging Face's kernels", "hub"),
     ExportKind("t4", ("t4.json", "T4.json"), "Kernel Tuner's T4 results of the search", "t4", has_code=False),
     ExportKind("solution", ("solution.json",), "a Solution of flashinfer-bench", "flashinfer_solution"),

@@ -1,6 +1,7 @@
-"""Puts evoflash.runtime and kernels into one Python file, as the kinds "cupy" and "torch" are.
+"""The kinds "cupy" and "torch" are one Python file with launcher and cubins, which needs that library alone.
 
-The runtime's modules are joined as they stand, but for the imports of one another.
+It holds evoflash.runtime, whose modules are joined as they stand, but for the imports of one another, the
+kernels, and a function of the library's arrays. Launches nothing.
 """
 
 import ast
@@ -16,8 +17,10 @@ from evoflash import operation as registry
 from evoflash import runtime
 from evoflash.errors import TemplateError, UsageError
 from evoflash.exports.claims import as_comment, facts
-from evoflash.exports.launch_json import Artefact
+from evoflash.exports.exported import ExportRequest
+from evoflash.exports.launch_json import Artefact, artefact
 from evoflash.operation import PythonDoor
+from evoflash.written_files import write_text
 
 MODULES = (
     "expressions",
@@ -31,6 +34,20 @@ MODULES = (
     "launch",
 )  # each imports those before it alone
 _WIDTH = 100
+
+
+def write_cupy(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
+    return _write("cupy", exported, path)
+
+
+def write_torch(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
+    return _write("torch", exported, path)
+
+
+def _write(library: str, exported: ExportRequest, path: Path) -> tuple[Path, ...]:
+    made = artefact(exported, command=exported.command(library, path.name))
+    write_text(path, text_of(library, (made,), path.stem))
+    return (path,)
 
 
 def text_of(library: str, made: Sequence[Artefact], module: str) -> str:

@@ -16,7 +16,7 @@ from recording import number, sizes_of
 from tables import data
 
 from evoflash.errors import TemplateError
-from evoflash.exports import cupy_file, one_file
+from evoflash.exports import one_file
 from evoflash.exports.launch_json import artefact
 from evoflash.runtime.array_attention import Attention
 from evoflash.runtime.launch import Kernel, Refused
@@ -207,7 +207,8 @@ def test_another_gpu_is_refused(recorder):
 @pytest.fixture(scope="module")
 def text():
     case = exported("tensor maps")
-    return cupy_file.text_of(artefact(case, command=case.command("cupy", "attention.py")), "attention")
+    made = artefact(case, command=case.command("cupy", "attention.py"))
+    return one_file.text_of("cupy", (made,), "attention")
 
 
 def test_the_file_loads_in_a_python_without_evoflash_or_cupy(text, tmp_path):

@@ -15,7 +15,7 @@ from portfolio_cases import chosen_from, table_of
 
 from evoflash import __version__
 from evoflash.app.portfolio.run import package_of
-from evoflash.exports import cupy_file, flashinfer_solution, hub, kernel_cu, portfolio, torch_op
+from evoflash.exports import flashinfer_solution, hub, kernel_cu, one_file, portfolio
 from evoflash.exports.launch_json import artefact
 
 CASES = {"plain": "plain", "maps": "splits and tensor maps"}
@@ -71,10 +71,10 @@ def test_kernel_cu_is_as_it_was(case, golden, tmp_path):
     golden(f"exports/kernel-{case}.cu.sha256", digest(text))
 
 
-@pytest.mark.parametrize("kind", [cupy_file, torch_op], ids=["cupy", "torch"])
-def test_python_files_are_as_they_were(kind, golden):
-    name = kind.__name__.rpartition(".")[2]
-    golden(f"exports/{name}.txt", shown({"attention.py": kind.text_of(made("plain"), "attention")}))
+@pytest.mark.parametrize(("library", "name"), [("cupy", "cupy_file"), ("torch", "torch_op")])
+def test_python_files_are_as_they_were(library, name, golden):
+    text = one_file.text_of(library, (made("plain"),), "attention")
+    golden(f"exports/{name}.txt", shown({"attention.py": text}))
 
 
 def test_the_folder_for_the_hub_is_as_it_was(golden):

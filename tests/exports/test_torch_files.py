@@ -58,15 +58,15 @@ def test_two_files_and_two_copies_of_one_live_side_by_side(tmp_path):
 
 
 def test_a_file_says_what_it_is_and_what_it_was_checked_on():
-    from evoflash.exports.torch_op import text_of
+    from evoflash.exports.one_file import text_of
 
     case, verdict = exported("direct"), Verdict("w", True, 3e-4, 0.0, 0.0, 1.0)
     timing = Timing("w", "final-cold", 2.5, 2.4, 2.6, 30)
     where = (str(case.problem), "h200", Basis.MEASURED, Status.CORRECT, Rung.DONE)
     checked = Evaluation(case.genome, *where, verdicts=(verdict,) * 7, timings=(timing,), score_us=2.5)
 
-    known = text_of(artefact(replace(case, evaluation=checked)), "mine")
-    unknown = text_of(made(), "mine")
+    known = text_of("torch", (artefact(replace(case, evaluation=checked)),), "mine")
+    unknown = text_of("torch", (made(),), "mine")
 
     assert f"# kernel    flash_direct {case.genome.id}" in known
     assert "# verified  correct; 7 checks, relative error at most 0.0003" in known

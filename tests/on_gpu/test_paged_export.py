@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from exported_cases import exported  # noqa: E402
 from paged_cases import ENGINES, LAYOUTS, Asked, Pages, called, is_near  # noqa: E402
 
-from evoflash.exports import torch_op  # noqa: E402
+from evoflash.exports import one_file  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 PLAIN, FULL, ANY = "pages", "ragged pages with all features", "pages of any size"
@@ -35,7 +35,7 @@ def module_of(spec, tmp_path_factory):
     def module(name):
         if name not in known:
             path = folder / f"paged_{len(known)}.py"
-            torch_op.write(exported(name, spec.name), path)
+            one_file.write_torch(exported(name, spec.name), path)
             place = importlib.util.spec_from_file_location(path.stem, path)
             known[name] = importlib.util.module_from_spec(place)
             sys.modules[path.stem] = known[name]  # as after an import: torch.compile asks for it

@@ -14,7 +14,7 @@ import pytest
 from exported_cases import CASES, exported
 from places import ROOT, TESTS
 
-from evoflash.exports import cupy_file
+from evoflash.exports import one_file
 from evoflash.exports.cubin import write_artefact
 from evoflash.exports.launch_json import artefact
 from evoflash.operations.expectations import thresholds_of
@@ -89,7 +89,7 @@ def test_attention_py_computes_on_cupy_arrays(name, here, tmp_path):
 
     case = exported(name)
     path = tmp_path / "attention.py"
-    cupy_file.write(case, path)
+    one_file.write_cupy(case, path)
     found = importlib.util.spec_from_file_location("exported_attention", path)
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
@@ -120,7 +120,7 @@ def test_attention_py_computes_on_cupy_arrays(name, here, tmp_path):
 
 def test_attention_py_refuses_an_array_of_the_host(here, tmp_path):
     path = tmp_path / "attention.py"
-    cupy_file.write(exported("plain"), path)
+    one_file.write_cupy(exported("plain"), path)
     found = importlib.util.spec_from_file_location("exported_attention", path)
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)

@@ -20,7 +20,7 @@ from tables import table_of_cases  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from evoflash.emulator import launch as emulator  # noqa: E402
-from evoflash.exports import hub, torch_op  # noqa: E402
+from evoflash.exports import hub, one_file  # noqa: E402
 from evoflash.exports.launch_json import artefact  # noqa: E402
 from evoflash.kernels import gxx  # noqa: E402
 from evoflash.kernels.renderer import render  # noqa: E402
@@ -310,7 +310,7 @@ def loaded(path, name):
 
 def test_exported_files_offer_what_engines_call(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    torch_op.write(exported(PLAIN), tmp_path / "paged.py")
+    one_file.write_torch(exported(PLAIN), tmp_path / "paged.py")
     hub.write(exported(PLAIN), tmp_path / "hub")
 
     file = loaded(tmp_path / "paged.py", "paged_file")
