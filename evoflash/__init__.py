@@ -133,5 +133,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, for completion."""
     return sorted([*__all__, "__version__"])

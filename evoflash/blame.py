@@ -39,11 +39,9 @@ class BlameNotes:
         return CallStage((os.pread(self._file.fileno(), 1, call) or b"\0")[0])
 
     def write(self, call: int, begun: CallStage) -> None:
-        """Note it."""
         os.pwrite(self._file.fileno(), bytes([begun]), call)
 
     def close(self) -> None:
-        """Nothing is noted any more."""
         self._file.close()
 
     def __getstate__(self) -> Any:

@@ -9,7 +9,7 @@ EvoflashError             exit 1   a stated failure
 ├── TemplateError         exit 1   a kernel template or its header is malformed
 └── StoreError            exit 1   the database cannot be opened, read or written
 
-Any other exception is a mistake in evoflash: exit 70, with a log (cli/unexpected.py).
+Any other exception is a mistake in evoflash: exit 70, with a log (cli/program.py).
 """
 
 import difflib

@@ -365,7 +365,6 @@ class Run:
         return {name: words for name, words in known.items() if words}
 
     def as_dict(self) -> dict[str, Any]:
-        """Which run it is, for JSON."""
         rest = {name: getattr(self, name) for name in ("gpu_hash", "budget", "created")}
         return {"id": self.id, "key": self.key.as_dict(), "attempt": self.number, **rest}
 

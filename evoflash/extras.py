@@ -21,7 +21,6 @@ def install(extra: str) -> str:
 
 @cache
 def _requirements() -> dict[str, list[str]]:
-    """The requirements of each extra."""
     if _PROJECT.is_file():
         project = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]
         return {name: list(made) for name, made in project["optional-dependencies"].items()}

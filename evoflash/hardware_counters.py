@@ -1,6 +1,6 @@
 """A kernel's hardware counters as records, which limit binds it by them, and how far it is from it.
 
-Reads no counters: gpu/counters/ does. A unit that is busy for more than 60 % of a launch binds it, as Nsight
+Reads no counters: gpu/counters.py does. A unit busy for more than 60 % of a launch binds it, as Nsight
 Compute's guide has it for the speed of light. Where none is, the kernel waits: for its launch, where the SMs
 have no blocks for most of the time, or else for latencies that its warps do not cover.
 """
@@ -72,7 +72,6 @@ class LaunchCounters:
         return _AGAINST_WAITS.get(stall, _REMEDIES[self.limit])
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields, and what they say."""
         said = {name: getattr(self, name) for name in ("limit", "headroom", "says", "remedy")}
         return {**asdict(self), **said}
 
@@ -98,7 +97,6 @@ class KernelProfile:
         return max(slowest, key=lambda launch: launch.us)
 
     def as_dict(self) -> dict[str, Any]:
-        """What binds, and every launch."""
         calls = {workload: [each.as_dict() for each in found] for workload, found in self.launches.items()}
         return {"limit": self.longest.limit, "made": self.made, "tool": self.tool, "launches": calls}
 

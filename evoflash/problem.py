@@ -24,7 +24,6 @@ class Problem:
 
     @property
     def operation(self) -> str:
-        """The name of the operation."""
         return self.workloads[0].operation
 
     @property

@@ -203,7 +203,6 @@ def value(key: str) -> Any:
 
 
 def is_on(key: str) -> bool:
-    """A switch."""
     return bool(value(key))
 
 

@@ -13,7 +13,6 @@ import pytest
 import evoflash
 from evoflash import api
 from evoflash.api import calls, judging, stored
-from evoflash.api import html as shown
 from evoflash.api.words import python_words
 from evoflash.app import best as answer
 from evoflash.cli import program as cli
@@ -332,8 +331,8 @@ def test_a_kernel_whose_family_is_gone_is_shown_without_its_source() -> None:
         Evaluation(Genome("flash_gone", 1, ()), "mission", "l4", Basis.ESTIMATED, Status.CORRECT, Rung.DONE)
     )
 
-    assert "flash_gone" in shown.kernel(gone)
-    assert "<details>" not in shown.kernel(gone)
+    assert "flash_gone" in gone._repr_html_()
+    assert "<details>" not in gone._repr_html_()
 
 
 def test_an_empty_search_result_is_shown_in_words() -> None:

@@ -3,7 +3,6 @@
 It calls the same use cases (app/) as the command line, and prints nothing.
 
     calls    Searches, asks for the best kernels, evaluates and exports from Python
-    html     Shows the records of the Python interface as HTML in notebooks
     judging  Judges kernels from Python
     records  The records that the Python interface returns, which notebooks show as formatted text
     stored   Reads stored runs from Python

@@ -158,7 +158,6 @@ class _Listener:
         pass
 
     def show(self, proposal: Proposal, evaluation: Evaluation) -> None:
-        """One more evaluation."""
         self._count(evaluation)
         if self._progress is not None:
             best = Kernel(self._best) if self._best else None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from evoflash.api.records import Kernel, KernelCheck, KernelComparison, KernelVerification
 from evoflash.api.words import text_of_problem
-from evoflash.app.check.confined_check import confinement_for
+from evoflash.app.check.confined_runs import confinement_for
 from evoflash.app.check.runs import check_kernel
 from evoflash.app.check.subject import named_kernels, of_genome
 from evoflash.app.compare import compare_by_name

@@ -1,13 +1,15 @@
 """The records that the Python interface returns, which notebooks show as formatted text. Starts no work.
 
 Nothing is read either, but for a kernel's own CUDA, which is rendered when it is asked for.
+In their HTML everything that is not ours is escaped.
 """
 
 import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ from evoflash.app.insights import Insights
 from evoflash.app.leaderboard import Rankings
 from evoflash.app.report.record import Report
 from evoflash.app.verify.verdict import Verification
-from evoflash.errors import UsageError
+from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Status
 from evoflash.space import Value
 from evoflash.views import kernel as kernel_report
@@ -133,9 +135,7 @@ class Kernel:
         return kernel_report.brief(self.evaluation)
 
     def _repr_html_(self) -> str:
-        from evoflash.api import html
-
-        return html.kernel(self)
+        return _kernel_html(self)
 
 
 @dataclass(frozen=True)
@@ -164,11 +164,9 @@ class Leaderboard:
         return tuple(Ranking(*parts) for parts in table_report.rankings_in_words(self.table))
 
     def __len__(self) -> int:
-        """How many rows there are."""
         return len(self.table.rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Row by row."""
         return iter(self.rows)
 
     def __repr__(self) -> str:
@@ -185,9 +183,7 @@ class Leaderboard:
         return table_report.as_markdown(self.table)
 
     def _repr_html_(self) -> str:
-        from evoflash.api import html
-
-        return html.leaderboard(self)
+        return _leaderboard_html(self)
 
 
 @dataclass(frozen=True)
@@ -204,9 +200,7 @@ class SearchResult:
         return self.report or f"no correct kernel among {self.spent} evaluations"
 
     def _repr_html_(self) -> str:
-        from evoflash.api import html
-
-        return html.search_result(self)
+        return _search_result_html(self)
 
 
 @dataclass(frozen=True)
@@ -227,8 +221,15 @@ class Step:
 Progress = Callable[[Step], object]
 
 
+class _ShownAsText:
+    """What a notebook shows as its own text, in lines of its own."""
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="line-height:1.25;overflow-x:auto">{escape(str(self))}</pre>'
+
+
 @dataclass(frozen=True, repr=False)
-class Table:
+class Table(_ShownAsText):
     """Rows as `evoflash ... --json` has them: dicts by column, times in us. `frame()` makes a data frame."""
 
     rows: tuple[dict[str, Any], ...]
@@ -249,19 +250,15 @@ class Table:
         return pandas.DataFrame(list(self.rows), columns=list(self.columns))
 
     def __len__(self) -> int:
-        """How many rows there are."""
         return len(self.rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Row by row."""
         return iter(self.rows)
 
     def __getitem__(self, at: int) -> dict[str, Any]:
-        """The row at a place, from 0; -1 is the last."""
         return self.rows[at]
 
     def __repr__(self) -> str:
-        """How many rows it has, and its columns."""
         return f"<Table of {len(self)} rows: {', '.join(self.columns)}>"
 
     def __str__(self) -> str:
@@ -275,11 +272,6 @@ class Table:
         ]
         return as_text(lambda console: print_table(columns, console)) if columns else "no rows"
 
-    def _repr_html_(self) -> str:
-        from evoflash.api import html
-
-        return html.pre_element(str(self))
-
 
 def _is_nested(value: object) -> bool:
     return isinstance(value, dict | list | tuple)
@@ -290,7 +282,7 @@ def _cell(value: object) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class RunInsights:
+class RunInsights(_ShownAsText):
     """What a run has learnt; `found` has its operators, bottlenecks, lineage and the effects of values."""
 
     found: Insights
@@ -300,17 +292,11 @@ class RunInsights:
         return self.found.as_dict()
 
     def __repr__(self) -> str:
-        """Of which run, and of how many evaluations."""
         return f"<RunInsights of run {self.found.run.id}, {self.found.evaluated} evaluations>"
 
     def __str__(self) -> str:
         """What `evoflash insights` prints."""
         return as_text(lambda console: print_insights(self.found, console))
-
-    def _repr_html_(self) -> str:
-        from evoflash.api import html
-
-        return html.pre_element(str(self))
 
 
 @dataclass(frozen=True, repr=False)
@@ -336,12 +322,11 @@ class RunReport:
         write_page(Path(path), self.html)
 
     def __repr__(self) -> str:
-        """Of which run it is."""
         return f"<RunReport of run {self.found.run.id}>"
 
 
 @dataclass(frozen=True, repr=False)
-class KernelCheck:
+class KernelCheck(_ShownAsText):
     """What a kernel does wrong; a report for each way in which its problem compiles it."""
 
     reports: tuple[CheckReport, ...]
@@ -361,21 +346,15 @@ class KernelCheck:
         return reports_as_dict(self.reports)
 
     def __repr__(self) -> str:
-        """How many errors and warnings there are."""
         return f"<KernelCheck: {self.errors} errors, {self.warnings} warnings>"
 
     def __str__(self) -> str:
         """What `evoflash check` prints."""
         return as_text(lambda console: print_reports(self.reports, console))
 
-    def _repr_html_(self) -> str:
-        from evoflash.api import html
-
-        return html.pre_element(str(self))
-
 
 @dataclass(frozen=True, repr=False)
-class KernelVerification:
+class KernelVerification(_ShownAsText):
     """Whether a claim about a kernel is true here; `found` has the claim and what was found."""
 
     found: Verification
@@ -390,21 +369,15 @@ class KernelVerification:
         return self.found.as_dict()
 
     def __repr__(self) -> str:
-        """The answer."""
         return f"<KernelVerification: {self.answer}>"
 
     def __str__(self) -> str:
         """What `evoflash verify` prints."""
         return as_text(lambda console: print_verdict(self.found, console))
 
-    def _repr_html_(self) -> str:
-        from evoflash.api import html
-
-        return html.pre_element(str(self))
-
 
 @dataclass(frozen=True)
-class KernelComparison:
+class KernelComparison(_ShownAsText):
     """Which of two kernels is faster on this machine's GPU, by workload and protocol."""
 
     run: ComparisonRun
@@ -419,7 +392,67 @@ class KernelComparison:
         """What `evoflash compare` prints."""
         return kernel_report.describe_comparison(self.run, self.outcome)
 
-    def _repr_html_(self) -> str:
-        from evoflash.api import html
 
-        return html.pre_element(str(self))
+_SOURCE = "evoflash-source"  # the CSS class that our colours are confined to
+
+
+def _kernel_html(shown: Kernel) -> str:
+    """Verdict, time with its mark, values, and the source, folded."""
+    evaluation = shown.evaluation
+    rows = {
+        "kernel": f"{shown.id}, {shown.family}",
+        "problem": f"{shown.problem} on {shown.gpu}",
+        "verdict": f"{shown.status}" + (f": {shown.reason}" if shown.reason else ""),
+        "checked": kernel_report.describe_checks(evaluation.verdicts).removeprefix("checked").strip(),
+        "time": shown.time,
+        "values": " ".join(f"{name}={value}" for name, value in shown.values.items()),
+    }
+    return _definitions(rows) + _source(shown)
+
+
+def _leaderboard_html(shown: Leaderboard) -> str:
+    if not len(shown):
+        return "<p>No correct kernel is stored for this.</p>"
+    return "".join(map(_ranking, shown.rankings))
+
+
+def _search_result_html(shown: SearchResult) -> str:
+    ended = "interrupted after" if shown.is_interrupted else "ended after"
+    head = f"<p>Search {ended} {shown.spent} evaluations.</p>"
+    return head + (_kernel_html(shown.best) if shown.best else "<p>No kernel was correct.</p>")
+
+
+def _ranking(shown: Ranking) -> str:
+    head = _row(shown.columns, "th")
+    body = "".join(_row(cells, "td") for cells in shown.cells)
+    return (
+        f"<table><caption>{escape(shown.title)}</caption><thead>{head}</thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _definitions(rows: dict[str, str]) -> str:
+    return f"<table>{''.join(_row(row, 'td') for row in rows.items())}</table>"
+
+
+def _row(cells: Iterable[str], tag: str) -> str:
+    style = 'style="text-align:left"'
+    return f"<tr>{''.join(f'<{tag} {style}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def _source(shown: Kernel) -> str:
+    try:
+        text = shown.cuda
+    except EvoflashError as error:  # several kernels, or a family that is gone: the record is shown without
+        return f"<p>{escape(str(error))}</p>"
+    summary = f"{text.count(chr(10))} lines of CUDA"
+    return f"<details><summary>{summary}</summary>{_highlight_cuda(text)}</details>"
+
+
+def _highlight_cuda(cuda: str) -> str:
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import CudaLexer
+
+    colours = HtmlFormatter(cssclass=_SOURCE)
+    styles = colours.get_style_defs(f".{_SOURCE}")
+    return f"<style>{styles}</style>{highlight(cuda, CudaLexer(), colours)}"

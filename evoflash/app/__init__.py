@@ -5,7 +5,8 @@ is to be said on the way goes through notices.
 
     baselines      Times the libraries' attention on a problem, in turns, and stores the times
     best           Finds the best kernel known for a problem, in the database or in the shipped archive
-    catalogue      The GPUs, problems, families, strategies and kinds of export that options can name
+    catalogue      GPUs, problems, families, strategies and kinds of export, which options can name, and the
+                   ef:: primitives
     check/         Finds what a kernel does wrong, by running it in the emulator under many schedules
     compare        Decides which of two kernels is faster on this GPU, or that it is unclear
     dashboard      Writes a run as an Optuna study, and serves it until Ctrl-C in optuna-dashboard

@@ -46,7 +46,6 @@ class BestKernel:
 
     @property
     def genome(self) -> Genome:
-        """Its family and its values."""
         return self.evaluation.genome
 
     def to_exported(self, db: str, prefix: str | None = None) -> ExportRequest:
@@ -199,7 +198,6 @@ class KnownForProblem:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a kernel for it."""
         return self.stored is not None or self.archived is not None
 
     @property

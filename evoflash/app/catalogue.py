@@ -1,4 +1,4 @@
-"""The GPUs, problems, families, strategies and kinds of export that options can name.
+"""GPUs, problems, families, strategies and kinds of export, which options can name, and the ef:: primitives.
 
 The command line's help is made of it, so nothing heavy is imported with this module.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.exports.kinds import KINDS
+from evoflash.paths import DEVICE
 from evoflash.strategies import STRATEGIES, known_strategies
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from evoflash.operation import Workload
     from evoflash.space import Value
     from evoflash.specs import GpuSpec
+
 
 NAMED_PROBLEMS = {
     "mission": "the default: a short sequence, all heads at once",
@@ -69,7 +71,6 @@ class KnownGpu:
 
 
 def gpus() -> tuple[KnownGpu, ...]:
-    """All of them, by name."""
     from evoflash.gpu.launcher import present_gpu, spec_of
     from evoflash.specs import known_gpus, load_gpu
 
@@ -94,7 +95,6 @@ class NamedProblem:
 
 
 def problems() -> tuple[NamedProblem, ...]:
-    """All of them."""
     from evoflash.problem import parse_problem
 
     return tuple(
@@ -250,3 +250,51 @@ def begin_emulator() -> None:
     from evoflash.kernels import gxx
 
     gxx.begin_runtime()
+
+
+_PRIMITIVE = re.compile(r"((?:^//[^\n]*\n)+)((?:^template <[^\n]*>\n)?^EF_DEV [^{]*?)\s*\{", re.MULTILINE)
+_LINE = re.compile(r",? ?\bEF_(?:ONLY_)?LINE\b")
+_INCLUDED = re.compile(r'^#include "(ef_\w+\.h)"', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveGroup:
+    """The primitives of one header: what it holds, then each one's signature and what it does."""
+
+    header: str
+    about: str
+    primitives: tuple[tuple[str, str], ...]
+
+
+def primitive_groups() -> tuple[PrimitiveGroup, ...]:
+    """All headers that have primitives, in the order in which ef.h includes them."""
+    names = dict.fromkeys(_INCLUDED.findall((DEVICE / "ef.h").read_text(encoding="utf-8")))
+    groups = (_group(name, (DEVICE / name).read_text(encoding="utf-8")) for name in names)
+    return tuple(group for group in groups if group.primitives)
+
+
+def _group(name: str, text: str) -> PrimitiveGroup:
+    about = _sentence(text.partition("#pragma once")[0])
+    found = (
+        (_signature(declaration), _sentence(comment)) for comment, declaration in _PRIMITIVE.findall(text)
+    )
+    return PrimitiveGroup(name, about, tuple(found))
+
+
+def _sentence(comment: str) -> str:
+    return " ".join(line.lstrip("/ ").rstrip() for line in comment.splitlines()).strip()
+
+
+def _signature(declaration: str) -> str:
+    return " ".join(_LINE.sub("", declaration).replace("EF_DEV ", "").split())
+
+
+def primitives_text() -> str:
+    """The list for a terminal: a header, then its primitives."""
+    lines = []
+    for group in primitive_groups():
+        lines += [f"{group.header}: {group.about}", ""]
+        for signature, about in group.primitives:
+            lines += [f"  {signature}", f"      {about}"]
+        lines.append("")
+    return "\n".join(lines).rstrip()

@@ -41,7 +41,7 @@ from evoflash.gpu.timing.protocols import CALL, Pace, TimingProtocol
 from evoflash.isolation import IsolatedPool, raise_if_of_machine
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate, first_error
-from evoflash.kernels.plain_nvrtc import symbol_in
+from evoflash.kernels.plain_cuda import symbol_in
 from evoflash.kernels.standalone import export_words, genome_of_words
 from evoflash.launch import LaunchConfig
 from evoflash.notices import say, working

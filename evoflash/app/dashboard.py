@@ -128,7 +128,6 @@ def storage_of(path: Path) -> "BaseStorage":
 
 
 def name_of(run: Run) -> str:
-    """The study's name."""
     return f"run {run.id}: {run.key.problem} on {run.key.gpu}, {run.key.search_name} seed {run.key.seed}"
 
 
@@ -198,7 +197,6 @@ def _order(value: Any) -> tuple[bool, float, str]:
 
 
 def params(evaluation: Evaluation) -> dict[str, Value]:
-    """A trial's params."""
     family = evaluation.genome.family
     return {FAMILY: family} | {f"{family}.{gene}": value for gene, value in evaluation.genome.values}
 

@@ -198,7 +198,6 @@ class FixedList:
         self._left, self._operator = list(reversed(genomes)), operator
 
     def ask(self) -> Proposal | None:
-        """The next of the list."""
         return Proposal(self._left.pop(), self._operator) if self._left else None
 
     def tell(self, proposal: Proposal, evaluation: Evaluation) -> None:

@@ -40,7 +40,6 @@ class OlderKernels:
     count: int
 
     def in_words(self, *, are_ranked: bool) -> str:
-        """One line."""
         of_version = f"version {self.version} of {self.family}, which is now at {self.installed}"
         what = f"{count_of(self.count, 'kernel')} of {of_version}"
         if are_ranked:
@@ -300,7 +299,6 @@ def failures_of(db: str, run: str | None = None) -> FailureCounts:
 
 
 def failures(store: Store, run: Run) -> FailureCounts:
-    """Those of a run."""
     history = store.history(run)
     failed = (e for _, e in history if not e.is_correct and not e.is_screened)
     counts = Counter((str(e.status), str(e.rung), e.reason) for e in failed)

@@ -85,11 +85,9 @@ class Climb:
 
     @property
     def is_correct(self) -> bool:
-        """Whether every step was."""
         return all(result.is_correct for result in self.results)
 
     def as_dict(self) -> dict[str, Any]:
-        """Where, and each step."""
         where = {"problem": self.problem, "gpu": self.gpu, "basis": str(self.basis)}
         return {**where, "steps": [result.as_dict() for result in self.results]}
 
@@ -188,7 +186,6 @@ class RenderedStep:
     diff: tuple[str, ...]
 
     def as_dict(self) -> dict[str, str]:
-        """The whole source and the diff."""
         diff = "\n".join(self.diff)
         return {"step": self.step.name, "change": self.step.change, "source": self.text, "diff": diff}
 

@@ -106,7 +106,6 @@ class Only:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is asked for, by name."""
         fields = {"family": self.family, "run": self.run, "since": self.since}
         return {name: value for name, value in fields.items() if value is not None}
 

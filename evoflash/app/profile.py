@@ -17,7 +17,7 @@ from evoflash.evaluation import Basis, Evaluation, Run, was_timed_again
 from evoflash.evaluators.measured import task_template
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu import baselines, launcher
-from evoflash.gpu.counters.ncu import ncu_program, profile
+from evoflash.gpu.counters import ncu_program, profile
 from evoflash.hardware_counters import KernelProfile
 from evoflash.notices import say, working
 from evoflash.problem import Problem

@@ -95,7 +95,6 @@ class SearchComparison:
         return 2.0 ** (1 - len(self.pairs))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         pairs = [{"seed": seed, "first_us": one, "second_us": other} for seed, one, other in self.pairs]
         both = {"first": self.first.as_dict(), "second": self.second.as_dict()}
         known = {"evaluations": self.evaluations, "ratio": self.ratio, "p_value": self.p_value}

@@ -76,7 +76,6 @@ class Champion:
 
     @property
     def measured_on(self) -> str:
-        """Where and when it was measured."""
         return f"archived, measured on {self.device}, {self.date}"
 
     @property

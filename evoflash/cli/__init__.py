@@ -7,5 +7,4 @@ Computes nothing. Views and use cases are imported by functions, so that `--help
     options      The options that commands share, and their defaults from config files and the environment
     program      The program's entry `main`, and the list of the commands, which stand in commands/. Decides
                  nothing
-    unexpected   Tells a person of an error that nobody foresaw
 """

@@ -57,7 +57,6 @@ def _command(words: Sequence[str]) -> str:
 
 
 def hear(note: str) -> None:
-    """A note that goes to stderr."""
     if _running is not None:
         _running.notes.append(note)
 

@@ -319,7 +319,6 @@ def show(
 
 
 def show_end(result: "RunResult", *, as_json: bool, price_per_hour: float | None = None) -> None:
-    """What a search came to."""
     from evoflash.views.kernel import describe_end
 
     if as_json:

@@ -2,6 +2,7 @@
 
 Data goes to stdout, everything else to stderr. Typer and the commands are imported by functions, not with
 this module, so that Ctrl-C is one line from the very start.
+An error that nobody foresaw is one line and a log for a bug report.
 """
 
 import gc
@@ -9,18 +10,24 @@ import io
 import logging
 import os
 import sys
+import time
+import traceback
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, end_on_signals, progress_note
 from evoflash.cli import json_answer
-from evoflash.errors import EvoflashError, UsageError
+from evoflash.errors import EvoflashError, UsageError, without_passwords
+from evoflash.paths import state_dir
 from evoflash.settings import is_on, value
+from evoflash.version import __version__
 
 if TYPE_CHECKING:
     import typer
     from typer.core import TyperGroup
+
 
 # Loading makes a hundred thousand objects that stay; Python would look through them after each 700 new ones.
 _GC_THRESHOLD = 50_000
@@ -79,7 +86,6 @@ def commands() -> tuple[Callable[..., None], ...]:
 
 
 def groups() -> "tuple[typer.Typer, ...]":
-    """Commands that have commands of their own."""
     from evoflash.cli.commands.db import group as db
     from evoflash.cli.commands.runs import group as runs
 
@@ -161,10 +167,8 @@ def _run(call: Callable[[], None], arguments: Sequence[str]) -> int:
             f"{error.strerror or error}{place}: check the path, its permissions and the free space.", 1
         )
     except Exception as error:
-        from evoflash.cli import unexpected
-
         _show_if_debugging(error)
-        return _say(unexpected.report(error, arguments), unexpected.EXIT_CODE)
+        return _say(report(error, arguments), os.EX_SOFTWARE)
     return 0
 
 
@@ -194,11 +198,7 @@ def _log_level() -> int:
 
 
 def _show_if_debugging(error: Exception) -> None:
-    from evoflash.cli.unexpected import is_debugging
-
     if is_debugging():
-        import traceback
-
         traceback.print_exception(error)
 
 
@@ -206,3 +206,56 @@ def _say(message: str, exit_code: int) -> int:
     json_answer.hear_error(message)
     print("evoflash: " + " ".join(message.split()), file=sys.stderr)
     return exit_code
+
+
+def report(error: BaseException, arguments: Sequence[str]) -> str:
+    """What to say of the error, in one line; the log is written as a side effect, where that is possible."""
+    said = " ".join(str(error).split())
+    what = f"{type(error).__name__}: {said[:200]}" if said else type(error).__name__
+    command = next((word for word in arguments if not word.startswith("-")), "evoflash")
+    line = f"unexpected error in {command}: {without_passwords(what)}; this is a mistake in evoflash."
+    try:
+        path = _write_log(error, arguments)
+    except (EvoflashError, OSError) as failure:
+        why = f"to {state_dir()} ({failure.strerror})" if isinstance(failure, OSError) else "without a home"
+        return (
+            f"{line} No log could be written {why}: "
+            "run the command again with EVOFLASH_DEBUG=1 and report the traceback."
+        )
+    return f"{line} Please report it with the log {path}, which has the traceback."
+
+
+def is_debugging() -> bool:
+    """Whether tracebacks are shown; a setting that makes no sense shows none."""
+    try:
+        return is_on("debug")
+    except Exception:
+        return False
+
+
+def _write_log(error: BaseException, arguments: Sequence[str]) -> Path:
+    import platform
+
+    folder = state_dir() / "errors"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    lines = [
+        f"command    evoflash {without_passwords(' '.join(map(repr, arguments)))}",
+        f"versions   {_versions()}",
+        f"python     {sys.version.split()[0]} at {sys.executable}, {platform.platform()}",
+        f"folder     {Path.cwd()}",
+        "",
+        without_passwords("".join(traceback.format_exception(error))),
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8", errors="backslashreplace")
+    return path
+
+
+def _versions() -> str:
+    """Of evoflash and what it stands on; of evoflash alone where asking for the others fails."""
+    try:
+        from evoflash.app.catalogue import versions
+
+        return versions()
+    except Exception as error:
+        return f"evoflash {__version__} ({type(error).__name__} while asking for the others)"

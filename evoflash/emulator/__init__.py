@@ -4,7 +4,6 @@ The kernel was built by g++ from the same text as the GPU's. The emulator's runt
 It tells nothing of a kernel's time but counts.
 
     call        Calls a built kernel in the emulator, with its tensors, arguments and launches
-    code_lines  Which lines of a kernel the places in its library come from, by its debug information
     launch      Runs one launch of a kernel that g++ built, with every check on
     preflight   Runs a rendered kernel in the CPU emulator on small shapes made to break it
     tensor_map  Makes tensor maps for the emulator, under the rules that cuTensorMapEncodeTiled has on a

@@ -7,15 +7,18 @@ builds.
 
 import _ctypes
 import ctypes
+import itertools
 import json
 import math
 import os
 import re
+import shutil
+import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, get_args
@@ -24,7 +27,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from evoflash.blame import begin_kernel
-from evoflash.emulator.code_lines import first_lines, lines_of
 from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels.gxx import runtime
 from evoflash.launch import LaunchConfig, beyond_every_gpu
@@ -345,3 +347,67 @@ def _runtime() -> ctypes.CDLL:
     loaded.efemu_launch.restype = ctypes.c_char_p
     loaded.efemu_launch.argtypes = (ctypes.POINTER(_LaunchRequest),)
     return loaded
+
+
+Calls = tuple[int, ...]  # offsets into a library: a place, and where that was called from, innermost first
+
+
+def lines_of(library: Path, calls: Calls) -> tuple[int, ...]:
+    """The text's lines at the places, innermost first.
+
+    A call that was inlined counts as well; empty when it cannot be told.
+    """
+    return _lines(_places(library, calls), calls)
+
+
+def first_lines(library: Path, sites: Sequence[Calls]) -> dict[Calls, int]:
+    """The innermost line of each site's calls; 0 where it cannot be told."""
+    places = _places(library, tuple(dict.fromkeys(itertools.chain.from_iterable(sites))))
+    return {calls: next(iter(_lines(places, calls)), 0) for calls in sites}
+
+
+_Lines = tuple[int, ...]
+_Places = dict[
+    int, tuple[_Lines, _Lines]
+]  # by offset: of the text under its name, and under that of g++'s input
+
+
+def _lines(places: _Places, calls: Calls) -> tuple[int, ...]:
+    found = [places.get(offset, ((), ())) for offset in calls]
+    # g++ forgets the text's name where a function begins, those of the ef:: layer among them.
+    lines = [line for named, _ in found for line in named] or [line for _, other in found for line in other]
+    return tuple(line for line, _ in itertools.groupby(lines))
+
+
+@lru_cache(maxsize=64)
+def _places(library: Path, offsets: tuple[int, ...]) -> _Places:
+    """By offset its line, and those of the inlined calls that hold it, innermost first."""
+    if not offsets or not shutil.which("addr2line"):
+        return {}
+    said = _teller(library, offsets)
+    parts = re.split(r"^0x([0-9a-f]+)$", said, flags=re.MULTILINE)[1:]
+    names = (rf"/{re.escape(library.stem)}\.cu", "/<stdin>")
+    return {
+        int(offset, 16): (_numbers(names[0], text), _numbers(names[1], text))
+        for offset, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def ask_addr2line(library: Path, offsets: Sequence[int]) -> str:
+    """What addr2line says of places in a library."""
+    command = ["addr2line", "--addresses", "--inlines", "--exe", str(library), *map(hex, offsets)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+Teller = Callable[[Path, Sequence[int]], str]
+_teller: Teller = ask_addr2line
+
+
+def ask_instead(teller: Teller) -> None:
+    """From now on ask this for what addr2line says: in a process that may start no other."""
+    global _teller
+    _teller = teller
+
+
+def _numbers(name: str, text: str) -> _Lines:
+    return tuple(int(number) for number in re.findall(rf"{name}:(\d+)", text))

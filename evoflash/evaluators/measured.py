@@ -151,7 +151,6 @@ class TaskTemplate:
     checks: tuple[Workload, ...]
 
     def task_of(self, genome: Genome, builds: tuple[Build, ...]) -> GpuTask:
-        """All that a search asks of a genome."""
         return rungs.task_of(
             genome.id,
             self.gpu,
@@ -168,7 +167,6 @@ class TaskTemplate:
         return launches_on(self.hidden_workloads(seed), launcher(genome, self.gpu))
 
     def hidden_workloads(self, seed: int) -> tuple[Workload, ...]:
-        """The shapes that are drawn from the seed."""
         operation = registry.load(self.problem.operation)
         return operation.hidden_workloads(self.problem.compile_keys(self.gpu.arch), seed=seed)
 
@@ -360,7 +358,6 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         return worker
 
     def __exit__(self, *_: object) -> None:
-        """End all worker processes."""
         self._climbs.end()
         super().__exit__()
         self._worker.close()

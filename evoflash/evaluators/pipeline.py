@@ -222,11 +222,9 @@ class PreparingEvaluator(ABC, Generic[T]):
         return None
 
     def __enter__(self) -> Self:
-        """Nothing more to start."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the worker processes."""
         self._pool.close()
 
     @property
@@ -236,7 +234,6 @@ class PreparingEvaluator(ABC, Generic[T]):
 
     @property
     def pending(self) -> int:
-        """Proposals submitted and not yet collected."""
         return len(self._queue)
 
     def submit(self, proposal: Proposal) -> None:
@@ -306,7 +303,6 @@ class PreparingEvaluator(ABC, Generic[T]):
         return 0
 
     def cancel(self) -> None:
-        """Drop everything pending."""
         if self._queue:
             self._pool.close()
             self._pool = self._cores.processes()

@@ -12,7 +12,6 @@ from evoflash.written_files import write_text
 
 
 def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
-    """Writes the file."""
     write_text(path, text_of(artefact(exported, command=exported.command("cupy", path.name)), path.stem))
     return (path,)
 

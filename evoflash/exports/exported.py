@@ -43,7 +43,6 @@ class ExportRequest:
 
     @property
     def name(self) -> str:
-        """The family and the genome's id."""
         return f"{self.genome.family}_{self.genome.id}"
 
     def command(self, kind: str, path: str) -> str:

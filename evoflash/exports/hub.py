@@ -106,7 +106,6 @@ def files_of(made: Artefact) -> tuple[dict[str, str], dict[str, bytes]]:
 
 
 def _init(made: Artefact, function: str, door: PythonDoor) -> str:
-    """The package's own text."""
     homes: dict[str, list[str]] = {"launch": ["Kernel", "Refused"]}
     makers = ((maker, module) for module, maker in (*door.made.values(), door.maker))
     for name, module in (*door.offers.items(), *makers):

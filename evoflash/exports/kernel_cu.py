@@ -9,7 +9,6 @@ from evoflash.written_files import write_text
 
 
 def write(exported: ExportRequest, path: Path) -> tuple[Path, ...]:
-    """Writes the file."""
     write_text(path, text_of(exported))
     return (path,)
 

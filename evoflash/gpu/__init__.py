@@ -4,8 +4,7 @@ arena        Device memory between guards, and one launch on it that is searched
 baselines/   Kernels of other libraries, timed by the same code on the same memory as the candidates
 batch        Enqueues many launches of a candidate together and waits for them once
 comparisons  Compares outputs and memory on the device, many at once
-counters/    Hardware counters of one launch, as NVIDIA's Nsight Compute reads them, and what they say binds a
-             kernel
+counters     Runs Nsight Compute's `ncu` on one call of a kernel, and reads what it prints
 driver       Tensor maps and special launches, for which CuPy has no call, by evoflash.runtime's binding of
              the driver
 launcher     Finds the GPU that is present, shares it with other processes, loads a cubin, launches it and

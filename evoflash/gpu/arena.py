@@ -104,7 +104,6 @@ class Arena:
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """What kernels write."""
         return tuple(x.spec for x in self._layouts.values() if x.spec.role != "input")
 
     @property

@@ -103,7 +103,6 @@ class Slab:
         self._memory.data.copy_from_device_async(self._image.data, self._memory.nbytes, stream)
 
     def address(self, run: int, name: str) -> int:
-        """Of a run's tensor."""
         return int(self._memory.data.ptr) + self._places[run].payloads[name][0]
 
     def inputs(self, run: int) -> dict[str, int]:
@@ -112,7 +111,6 @@ class Slab:
         return {name: image + at for name, (at, layout) in payloads.items() if layout.spec.role == "input"}
 
     def arguments(self, run: int, kernel: LoadedKernel, *, scratch: int) -> PackedArguments:
-        """The kernel's arguments for a run."""
         return self._arguments[run].pack(kernel, scratch)
 
     def read_only_pairs(self) -> list[list[MemoryPair]]:

@@ -55,13 +55,11 @@ class MemoryPair:
 
     @property
     def line(self) -> tuple[int, ...]:
-        """Its numbers in the table."""
         sizes = (self.size_bytes, self.period_bytes, self.ignored_bytes)
         return self.first, self.second, *(size // _WORD for size in sizes)
 
     @property
     def threads(self) -> int:
-        """How many are of use."""
         return self.size_bytes // (_WORD * _WORDS_A_THREAD)
 
 
@@ -80,13 +78,11 @@ class FiniteMemory:
 
     @property
     def line(self) -> tuple[int, ...]:
-        """Its numbers in the table."""
         exponent = 0x7C007C00 if self.dtype == "fp16" else 0x7F807F80  # in both halves of a word
         return self.address, self.size_bytes // _WORD, exponent
 
     @property
     def threads(self) -> int:
-        """How many are of use."""
         return self.size_bytes // (_WORD * _WORDS_A_THREAD)
 
 
@@ -135,7 +131,6 @@ class RowComparison:
 
     @property
     def line(self) -> tuple[int, ...]:
-        """Its numbers in the table."""
         numbers = self.numbers or Numbers(0, 0, 0.0, 0.0, 0.0)
         limits = (numbers.absolute, numbers.relative, numbers.least)
         return (
@@ -149,7 +144,6 @@ class RowComparison:
 
     @property
     def threads(self) -> int:
-        """How many are of use."""
         return self.rows
 
 
@@ -171,12 +165,10 @@ class UntouchedRows:
 
     @property
     def line(self) -> tuple[int, ...]:
-        """Its numbers in the table."""
         return self.before, self.after, self.groups, self.rows, self.row_bytes // _GROUP, self.first_row
 
     @property
     def threads(self) -> int:
-        """How many are of use."""
         return self.rows
 
 

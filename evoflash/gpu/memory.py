@@ -150,7 +150,6 @@ def on_device(values: NDArray[Any]) -> Any:
 
 
 def raw_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of an array, in its order."""
     return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
 
 

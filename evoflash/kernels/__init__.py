@@ -13,9 +13,7 @@ gpu/ and emulator/ run them.
     lint          Refuses what a kernel's text may not hold because the emulator would not see it, by a list
                   of what it may
     nvrtc         Compiles CUDA text with NVRTC to machine code and its figures
-    plain_cuda    Makes of a plain CUDA file the text that g++ compiles for the emulator
-    plain_nvrtc   Makes of a plain CUDA file the text that NVRTC compiles, and finds its kernel in the machine
-                  code
+    plain_cuda    Makes of a plain CUDA file the text that g++ compiles for the emulator, and NVRTC's
     ptx_text      Puts calls of the emulator in place of inline PTX, instruction by instruction
     renderer      Renders a genome as CUDA text
     standalone    Writes a genome as one kernel.cu that needs nothing else, and reads such a file's banner

@@ -249,7 +249,6 @@ def made_headers() -> Path:
 
 
 def _from_shared(n: int, element: str) -> str:
-    """The function for A in shared memory."""
     d = n // 2
     return f"""\
 // A 64 x {n} accumulator; {element}, A in shared memory.
@@ -267,7 +266,6 @@ EF_DEV void wgmma_shape_ss(float (&d)[{d}], u64 a, u64 b, int scale_d, {element}
 
 
 def _from_registers(n: int, element: str) -> str:
-    """The function for A in registers."""
     d = n // 2
     a = ", ".join(f"%{d + i}" for i in range(4))
     return f"""\

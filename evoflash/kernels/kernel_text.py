@@ -38,7 +38,6 @@ class KernelText:
 
 
 def kernel_text(source: str) -> KernelText:
-    """The text of a kernel, taken apart."""
     joined, begins = _join_lines(source)
     raw_strings: list[int] = []
 

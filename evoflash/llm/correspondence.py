@@ -54,7 +54,6 @@ class Correspondence:
 
     @property
     def can_ask(self) -> bool:
-        """Whether a question would be sent now."""
         is_free = self._where is not None and not self.is_over and self._asked is None
         return is_free and time.monotonic() >= self._not_before_s
 

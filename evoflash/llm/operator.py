@@ -110,7 +110,6 @@ class WithLanguageModel:
             self._within.tell(proposal, evaluation)
 
     def close(self) -> None:
-        """The search ends."""
         self._letters.close(position=self._asked, waited_s=self._writing_s)
 
     # ---- proposals

@@ -60,7 +60,6 @@ class Letter:
 
 
 def label(at: int) -> str:
-    """What the kernel at that place is called."""
     return f"K{at + 1}"
 
 
@@ -141,7 +140,6 @@ def _by_time(told: Sequence[Evaluation]) -> list[Evaluation]:
 
 
 def _domains(space: SearchSpace) -> list[tuple[str, tuple[Value, ...]]]:
-    """Genes that can change."""
     return [(param.name, param.values) for param in space.params if len(param.values) > 1]
 
 

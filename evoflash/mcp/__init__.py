@@ -6,7 +6,6 @@ works in a process of its own, so that it can be cancelled.
     answers        What the tools answer, for their output schemas
     processes      Starts the processes of tools, hears what they tell, and ends them with all that they
                    started
-    searches       The searches that a server began
     served_folder  The one folder whose files a client may name, and the database of its searches
     server         The server
     tools          The tools that a client may call, each one call of the application

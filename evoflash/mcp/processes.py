@@ -1,4 +1,7 @@
-"""Starts the processes of tools, hears what they tell, and ends them with all that they started."""
+"""Starts the processes of tools, hears what they tell, and ends them with all that they started.
+
+A search that a server began is a process that works on while no call waits for it.
+"""
 
 import json
 import os
@@ -10,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.abc import Process
+from anyio.abc import Process, TaskGroup
 
 import evoflash
+from evoflash.errors import UsageError
 from evoflash.mcp.served_folder import ServedFolder
 
 _GRACE_S = 3.0  # for contexts to be left, after which what is left is killed
@@ -69,7 +73,6 @@ _live: set[ToolProcess] = set()
 
 
 async def start_tool(tool: str, arguments: Mapping[str, Any], served: ServedFolder) -> ToolProcess:
-    """A process that works on the call."""
     paths = [str(Path(evoflash.__file__).resolve().parent.parent), *sys.path[1:]]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     process = await anyio.open_process(
@@ -104,10 +107,74 @@ def _is_alive(identity: _Identity) -> bool:
 
 
 def processes_below(process: int) -> set[_Identity]:
-    """The process and all that descend from it."""
     stats = {int(each.name): _stat(int(each.name)) for each in Path("/proc").iterdir() if each.name.isdigit()}
     found, grown = {process}, True
     while grown:
         more = {number for number, stat in stats.items() if stat and stat[1] in found} - found
         found, grown = found | more, bool(more)
     return {(number, stat[2]) for number in found if (stat := stats.get(number))}
+
+
+Facts = dict[str, Any]
+
+
+@dataclass(slots=True, eq=False)
+class ServedSearch:
+    """A search, and the newest of what it told."""
+
+    process: ToolProcess
+    run: int | None = None  # once it has begun
+    spent: int = 0
+    budget: int | None = None
+    note: str = ""
+    ended: Facts | None = None  # its `answer` or `error`
+    over: anyio.Event = field(default_factory=anyio.Event)
+
+    async def follow(self) -> None:
+        """To its end, after which no process of it is left."""
+        try:
+            async for event in self.process.events():
+                self.note = event.get("note", self.note)
+                self.run = event.get("run", self.run)
+                self.spent, self.budget = event.get("spent", self.spent), event.get("budget", self.budget)
+                if "answer" in event or "error" in event:
+                    self.ended = event
+                    self.run = event.get("answer", {}).get("run", self.run)
+        finally:
+            await self.process.end()
+            self.over.set()
+
+    async def end(self) -> None:
+        await self.process.end()
+        with anyio.CancelScope(shield=True):
+            await self.over.wait()
+
+
+@dataclass(slots=True, eq=False)
+class Searches:
+    """Those of one connection; they end with it."""
+
+    served: ServedFolder
+    tasks: TaskGroup
+    _found: list[ServedSearch] = field(default_factory=list)
+
+    async def start(self, arguments: Mapping[str, Any]) -> ServedSearch:
+        with anyio.CancelScope(shield=True):  # else a process could be begun that nobody knows of
+            search = ServedSearch(await start_tool("start_search", arguments, self.served))
+        self._found.append(search)
+        self.tasks.start_soon(search.follow)
+        return search
+
+    def of_run(self, run: int) -> ServedSearch | None:
+        return next((each for each in reversed(self._found) if each.run == run), None)
+
+    async def stop(self, run: int) -> None:
+        """UsageError for a run of somebody else."""
+        search = self.of_run(run)
+        if search is None:
+            raise UsageError(f"run {run} was not begun by this server: stop it where it was begun.")
+        await search.end()
+
+    async def end_all(self) -> None:
+        for search in self._found:
+            await search.end()

@@ -20,8 +20,7 @@ from pydantic import ValidationError
 
 from evoflash.errors import UsageError
 from evoflash.mcp.answers import ANSWERS
-from evoflash.mcp.processes import end_tools, start_tool
-from evoflash.mcp.searches import Searches, ServedSearch
+from evoflash.mcp.processes import Searches, ServedSearch, end_tools, start_tool
 from evoflash.mcp.served_folder import ServedFolder, served_folder
 from evoflash.mcp.tools import BY_NAME, TOOLS, ToolEntry, check_names
 from evoflash.mcp.work import call_tool

@@ -92,7 +92,6 @@ listener: ContextVar[Callable[[Facts], None]] = ContextVar("listener", default=l
 
 
 def tell(event: Facts) -> None:
-    """To whoever listens."""
     listener.get()(event)
 
 
@@ -130,7 +129,6 @@ class SearchSteps:
         pass
 
     def show(self, proposal: Proposal, evaluation: Evaluation) -> None:
-        """One more evaluation."""
         self._best = faster(self._best, evaluation)
         self._spent += not evaluation.duplicate_of
         us = None if self._best is None else self._best.score_us
@@ -138,7 +136,6 @@ class SearchSteps:
         tell({"spent": self._spent, "budget": self._budget, "note": said})
 
     def say(self, message: str) -> None:
-        """What is being done now."""
         say(message)
 
     @property
@@ -190,7 +187,7 @@ def check_kernel(
     The kernel is a .cu file (`path`), which runs in a sandbox, an `id`, or a `family` for a `gpu`, with
     gene `edits`. Nothing is stored. A verdict of `passed` holds for the shapes that were checked.
     """
-    from evoflash.app.check.confined_check import Confinement
+    from evoflash.app.check.confined_runs import Confinement
     from evoflash.app.check.runs import check_kernel as check
     from evoflash.app.check.runs import reports_as_dict
     from evoflash.app.check.subject import named_kernels

@@ -52,7 +52,6 @@ def _relative(facts: dict[str, Any], served: ServedFolder) -> dict[str, Any]:
 
 
 def main() -> None:
-    """One request, and its answer."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     end_on_signals()

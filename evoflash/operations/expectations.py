@@ -57,7 +57,6 @@ class DeviceReference:
     entry_of_rows: str = ""
 
     def launches(self, workload: Workload) -> tuple[LaunchConfig, ...]:
-        """The kernels, in their order."""
         block, first = (self.threads, 1, 1), len(self.blocks(workload))
         launch = LaunchConfig(self.entry, (first, 1, 1), block, 0)
         if not self.entry_of_rows:
@@ -71,7 +70,6 @@ def outputs_of(workload: Workload, role: str) -> tuple[TensorSpec, ...]:
 
 
 def every_row(workload: Workload) -> Sample:
-    """The whole output."""
     spec = outputs_of(workload, "rows")[0]
     return Sample(np.arange(math.prod(spec.group_shape)), np.arange(spec.shape[-2]))
 
@@ -145,7 +143,6 @@ class Reach:
 
 @lru_cache(maxsize=256)  # a batch of launches asks hundreds of times
 def thresholds_of(workload: Workload) -> Thresholds:
-    """The thresholds of a workload's precision."""
     return operation_of(workload).thresholds()[workload.precision]
 
 

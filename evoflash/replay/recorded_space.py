@@ -117,7 +117,6 @@ class SpaceSummary:
 
     @property
     def title(self) -> str:
-        """In one line."""
         is_estimated = self.basis == Basis.ESTIMATED.value
         mark = f", times ESTIMATED by model {self.model_version or 'unknown'}" if is_estimated else ""
         unproven = f", {self.screened} more looked right and were not proven" if self.screened else ""
@@ -186,7 +185,6 @@ class ReplayedEvaluator:
 
     @property
     def pending(self) -> int:
-        """Proposals submitted and not yet collected."""
         return len(self._queue)
 
     def submit(self, proposal: Proposal) -> None:
@@ -199,7 +197,6 @@ class ReplayedEvaluator:
         return proposal, self._evaluation(proposal.genome)
 
     def cancel(self) -> None:
-        """Drop everything pending."""
         self._queue.clear()
 
     def _evaluation(self, genome: Genome) -> Evaluation:

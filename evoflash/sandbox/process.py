@@ -123,7 +123,6 @@ class ConfinedProcess:
         return self._process.returncode, next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def close(self) -> None:
-        """End it and all that it started."""
         self._has_ended.set()
         _kill(self._process)
         self._process.wait()

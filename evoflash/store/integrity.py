@@ -48,7 +48,6 @@ class Health:
 
 
 def check_database(database: Database) -> Health:
-    """Look at every row."""
     with database.reading() as connection:
         tables = sa.inspect(connection).get_table_names()
         known = [table for table in metadata.sorted_tables if table.name in tables]

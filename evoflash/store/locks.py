@@ -93,7 +93,6 @@ class FileLocks:
         return
 
     def close(self) -> None:
-        """Give all locks back."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -21,7 +21,6 @@ def newest_run_with(database: Database, genome_id: str, problem: str, gpu: str) 
 
 
 def has_profile(database: Database, run: int, genome_id: str) -> bool:
-    """Whether the run has counters of this kernel."""
     mine = sa.select(_PROFILE.id).where(_PROFILE.run_id == run, _PROFILE.genome_id == genome_id)
     with database.reading() as connection:
         return connection.scalar(mine) is not None

@@ -28,7 +28,6 @@ class ComputeCost:
 
 
 def charge(database: Database, run: Run, spent: ComputeCost) -> None:
-    """Add to what the run took."""
     gpu_s, cpu_s = (sa.func.coalesce(column, 0.0) for column in (_RUN.gpu_s, _RUN.cpu_s))
     added = {"gpu_s": gpu_s + spent.gpu_s, "cpu_s": cpu_s + spent.cpu_s}
     charging = sa.update(schema.runs).where(_RUN.id == run.id).values(**added)

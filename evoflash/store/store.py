@@ -107,7 +107,6 @@ def retime(connection: sa.Connection, evaluation_id: int, timed: Sequence[Timing
 
 
 def _insert_children(connection: sa.Connection, table: sa.Table, parts: Mapping[int, Iterable[Row]]) -> None:
-    """Those of each evaluation."""
     numbered = (
         {"evaluation_id": evaluation, "position": at, **row}
         for evaluation, mine in parts.items()
@@ -191,7 +190,6 @@ class Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the database."""
         self.close()
 
     def close(self) -> None:
@@ -360,7 +358,6 @@ class Store:
         return sorted(resolved, key=lambda e: _TRUST.index(e.basis))
 
     def families(self) -> tuple[str, ...]:
-        """Of all its kernels."""
         with self.database.reading() as connection:
             return tuple(connection.scalars(sa.select(schema.genomes.c.family).distinct()))
 

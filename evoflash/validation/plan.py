@@ -85,7 +85,6 @@ class CheckPlan:
                 yield check
 
     def launch_of(self, inputs: TestInput) -> int:
-        """The first launch with those inputs."""
         return next(at for at, launch in enumerate(self.launches) if launch.inputs is inputs)
 
 
@@ -213,7 +212,6 @@ def _results(
 
 
 def _complaint(check: Check, plan: CheckPlan, output: Callable[[int], Output]) -> str:
-    """What is wrong; empty where nothing is."""
     match check:
         case RightOutput():
             reason = judge(plan.workload, _results(plan, [check], output)).reason

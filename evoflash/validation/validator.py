@@ -199,7 +199,6 @@ def _row_errors(
     *,
     is_named: bool,
 ) -> Errors:
-    """The errors of one tensor of rows."""
     right: ExpectedRows = expected.rows[spec.name]
     with np.errstate(invalid="ignore"):  # a signalling NaN in a wrong output
         error = np.abs(decode(part.tensors[spec.name], spec.dtype) - right.right)
@@ -263,7 +262,6 @@ def _first_wrong(relative: NDArray[np.float64], sample: Sample, spec: TensorSpec
 
 
 def _place(sample: Sample, spec: TensorSpec, at: Sequence[np.intp | int]) -> str:
-    """A row of the sample in words."""
     group, row = int(sample.groups[at[0]]), int(sample.rows[at[1]])
     return " ".join(
         f"{axis}={number}" for axis, number in zip(spec.axes, (*_of_group(spec, group), row), strict=False)

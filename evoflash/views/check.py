@@ -1,4 +1,4 @@
-"""Shows what `evoflash check` found, as text in the style of a compiler. Decides nothing."""
+"""Shows what `check` and `evaluate` say of a kernel file, in the style of a compiler. Decides nothing."""
 
 import re
 import textwrap
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from evoflash.app.check.findings import Finding, kind_facts
 from evoflash.app.check.runs import CheckReport
+from evoflash.app.judge.answer import KernelAnswer
 from evoflash.notices import count_of
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan", "help": "bold green"}
@@ -191,3 +192,17 @@ def explain(kind: str) -> str:
     head = f"{known['severity']}[{kind}]"
     parts = (head, wrap.fill(known["meaning"]), wrap.fill(f"What to do: {known['help']}"))
     return "\n".join(parts)
+
+
+def answer_text(answer: KernelAnswer) -> str:
+    """The file, what became of it line by line, what it was checked on, and what that leaves open."""
+    worst = ""
+    if answer.worst:
+        worst = f"; the largest error, {answer.worst['rel_l2']:.2g}, at {answer.worst['shape']}"
+    lines = [
+        f"{answer.file}: {answer.text_feedback}",
+        f"{answer.checks} outputs compared with the reference{worst}",
+        f"score {answer.score:.3f}; {answer.seconds:.1f} s; sandbox: {answer.sandbox or 'none'}; "
+        f"seed {answer.seed}",
+    ]
+    return "\n".join([*lines, *(f"note: {note}" for note in answer.notes)])

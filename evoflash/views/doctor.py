@@ -13,7 +13,6 @@ _WIDTH = 150  # of a detail in a line
 
 
 def describe_machine(findings: Sequence[Diagnosis]) -> str:
-    """One line for each finding."""
     return "\n".join(f"{f.state:8} {f.subject:16} {f.detail}" for f in findings)
 
 
@@ -27,7 +26,6 @@ def describe_noise(floors: Sequence[NoiseEstimate], floor: float) -> str:
 
 
 def line(outcome: FraudResult) -> str:
-    """One outcome."""
     return f"{outcome.end:16} {outcome.place:8} {outcome.name:38} {outcome.detail[:_WIDTH]}"
 
 

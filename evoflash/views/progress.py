@@ -95,7 +95,6 @@ class Progress:
             self._count(proposal, evaluation)
 
     def __enter__(self) -> "Progress":
-        """Start drawing."""
         self.say(self._title)
         self._bar.start()
         return self
@@ -107,7 +106,6 @@ class Progress:
             self._lines()
 
     def show(self, proposal: Proposal, evaluation: Evaluation) -> None:
-        """One more evaluation."""
         self._count(proposal, evaluation)
         if not evaluation.duplicate_of:
             self._times.append(time.monotonic())

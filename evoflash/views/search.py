@@ -120,7 +120,6 @@ def dry_run_line(genome: Genome, build: Build, reason: str) -> str:
 
 
 def dry_run_row(genome: Genome, build: Build, reason: str) -> dict[str, Any]:
-    """The same for JSON."""
     return {
         "genome_id": genome.id,
         "family": genome.family,

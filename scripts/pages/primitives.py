@@ -6,7 +6,7 @@ python -m scripts.pages.primitives --check     say whether it is stale
 
 import sys
 
-from evoflash.app.check.primitives import primitive_groups
+from evoflash.app.catalogue import primitive_groups
 from scripts import ROOT
 from scripts.pages import markdown
 

@@ -19,9 +19,8 @@ from evoflash.specs import load_gpu
 from evoflash.store.profiles import read_profile
 from evoflash.store.store import Store, open_store
 from evoflash.views.html.report import html
-from evoflash.views.kernel import describe, describe_result
-from evoflash.views.profile import describe_profile
-from tests.gpu.counters.test_ncu import copy_pages, put, stand_in
+from evoflash.views.kernel import describe, describe_profile, describe_result
+from tests.gpu.test_counters import copy_pages, put, stand_in
 
 BINDS = "counters  Bound by latency: no unit is full (the L2 cache 44% and DRAM 38%, so at most 2.3 times"
 

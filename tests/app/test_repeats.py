@@ -16,7 +16,7 @@ from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Proposal, Run, RunKey, Status
 from evoflash.store.store import Store, open_store
 from evoflash.views.html.repeats import page
-from evoflash.views.repeats import answer
+from evoflash.views.runs import answer
 
 TIMES = {"uniform": ((30.0, 24.0, 20.0), (28.0, 28.0, 22.0)), "evolution": ((24.0, 15.0), (21.0, 16.5))}
 

@@ -11,9 +11,9 @@ from evoflash.operation import Loop
 from evoflash.operations.attention.loop import kv_tiles, steps_of
 from evoflash.operations.attention.loop import work as dense_work
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
-from evoflash.operations.linear.loop import work as linear_work
+from evoflash.operations.linear.operation import work as linear_work
 from evoflash.operations.linear.workload import LinearWorkload
-from evoflash.operations.paged.loop import work as paged_work
+from evoflash.operations.paged.operation import work as paged_work
 from evoflash.perf_model import (
     Counts,
     Estimate,

@@ -1,16 +1,14 @@
 """Finds what a kernel does wrong, by running it in the emulator under many schedules.
 
 cases            The cases that a check runs
-confined_check   Which runs of somebody else's kernel are made in a sandbox, and which once more
-confined_runs    Has the runs of somebody else's kernel made in a sandbox, and judges here what they answer
+confined_runs    Has the runs of somebody else's kernel made in a sandbox, some once more, and judges here
+                 what they answer
 confined_worker  Runs somebody else's kernel in the emulator inside of a sandbox, and answers with bytes
 coverage         Says what the runs of a check compared with what, and what they left open
 findings         Merges the reports of many runs into findings about a kernel, and picks out slow accesses
-lint             What g++, NVRTC and ptxas say about a kernel, as findings
+lint             What the lint, g++, NVRTC and ptxas say about a kernel's text, as findings
 one_run          The record of one run of a kernel in the emulator, and how it ended
 own_kernel       Reads the comment of a user's .cu file that says how its kernel is launched
-primitives       Lists the primitives of the ef:: layer, from its headers
 runs             Runs a kernel under many schedules in the emulator and gathers what is wrong with it
 subject          What `evoflash check` is to check, as texts and launches
-unseen_lines     Finds what of a kernel's text the emulator does not see
 """

@@ -26,7 +26,7 @@ import numpy as np
 from evoflash.app.check.cases import Case, WorkloadCase, call_on, launch_own
 from evoflash.emulator import launch as emulator
 from evoflash.emulator.call import EmulatorRun
-from evoflash.emulator.code_lines import ask_addr2line, ask_instead
+from evoflash.emulator.launch import ask_addr2line, ask_instead
 from evoflash.errors import EvoflashError
 from evoflash.operation import TestInput, operation_of
 from evoflash.sandbox.confinement import hide_memory, refuse_syscalls

@@ -20,7 +20,6 @@ class Coverage:
     left_open: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"compared": [*self.compared], "seen": [*self.seen], "not_compared": [*self.left_open]}
 
 
@@ -28,7 +27,6 @@ NOTHING = Coverage((), (), ("The kernel was not run.",))
 
 
 def coverage_of(subject: KernelUnderTest, runs: Sequence[OneRun]) -> Coverage:
-    """Of runs that were made."""
     whole = [one for one in runs if one.ending.value and one.ending.value.counters.get("threads")]
     if not whole:
         return NOTHING

@@ -1,14 +1,15 @@
-"""What g++, NVRTC and ptxas say about a kernel, as findings. Runs none of them.
+"""What the lint, g++, NVRTC and ptxas say about a kernel's text, as findings. Compiles nothing.
 
 Where the emulator cannot see something that a kernel does (kernels/lint.py), or g++ does not know it, the
-finding names the function of the ef:: layer that does the same.
+finding names the function of the ef:: layer that does the same. Host code under
+`#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)` is no part of the kernel and is left out.
 """
 
 import re
 
 from evoflash.app.check.findings import Finding, Place
 from evoflash.evaluation import Build
-from evoflash.kernels.lint import KEPT, Refusal, instead_of
+from evoflash.kernels.lint import KEPT, Refusal, instead_of, lint
 
 
 def unseen_in(unseen: tuple[Refusal, ...], *, shift: int) -> tuple[Finding, ...]:
@@ -64,7 +65,6 @@ def from_gcc(log: str, *, file: str, shift: int = 0) -> tuple[Finding, ...]:
 
 
 def from_nvrtc(log: str, *, file: str, shift: int = 0) -> tuple[Finding, ...]:
-    """NVRTC's errors."""
     findings = []
     for text in log.splitlines():
         error = _NVRTC.match(text)
@@ -98,3 +98,32 @@ def _is(file: str, wanted: str) -> bool:
 
 def _distinct(findings: list[Finding]) -> list[Finding]:
     return list(dict.fromkeys(findings))
+
+
+_CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)$")
+_HOST = re.compile(r"defined\W*__CUDACC__\W*&&\s*!\s*defined\W*__CUDACC_RTC__\W*$")
+
+
+def unseen_lines(text: str) -> tuple[Refusal, ...]:
+    """What a kernel's text uses that the emulator cannot see, by line: `check` sees every load and store that
+    g++ leaves.
+    """
+    return lint(without_host_code(text), sees_accesses=True)
+
+
+def without_host_code(text: str) -> str:
+    """The text with empty lines in place of host code."""
+    lines, depth, host = [], 0, 0  # host: the depth at which host code began
+    for line in text.split("\n"):
+        found = _CONDITION.match(line)
+        word = found[1] if found else ""
+        if word.startswith("if"):
+            depth += 1
+            if not host and found and word == "if" and _HOST.search(found[2].strip()):
+                host = depth
+        ends = word == "endif" or (word in ("else", "elif") and depth == host)
+        lines.append("" if host else line)
+        if ends and host == depth:
+            host = 0
+        depth -= word == "endif"
+    return "\n".join(lines)

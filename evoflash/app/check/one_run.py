@@ -99,7 +99,6 @@ class OneRun:
         return self.ending.status is Status.TIMEOUT or any(report.kind == "TIMEOUT" for report in reports)
 
     def record(self) -> RunRecord:
-        """What the report says of it."""
         value = self.ending.value
         seconds, rel_l2 = (value.seconds, value.rel_l2) if value else (None, None)
         return RunRecord(name_of(self.case), self.run, self.inputs, seconds, rel_l2)

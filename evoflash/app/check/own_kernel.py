@@ -49,7 +49,6 @@ class KernelFile:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """The kernels that are launched."""
         return tuple(dict.fromkeys(each.entry for each in self.written))
 
     def launches(self, workload: Workload | None = None) -> tuple[LaunchConfig, ...]:

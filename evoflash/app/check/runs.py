@@ -26,8 +26,14 @@ from evoflash.app.check.cases import (
     launch_own,
     no_numbers,
 )
-from evoflash.app.check.confined_check import Confinement, processes_for, run_briefly, run_whole
-from evoflash.app.check.confined_runs import MOST_FAILED, ConfinedRuns
+from evoflash.app.check.confined_runs import (
+    MOST_FAILED,
+    ConfinedRuns,
+    Confinement,
+    processes_for,
+    run_briefly,
+    run_whole,
+)
 from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
 from evoflash.app.check.lint import beyond_in, unseen_in
@@ -51,15 +57,7 @@ from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.launch import does_not_fit
-from evoflash.operation import (
-    Delivery,
-    ExpectedOutputs,
-    Output,
-    Schedule,
-    TestInput,
-    Workload,
-    operation_of,
-)
+from evoflash.operation import Delivery, ExpectedOutputs, Output, Schedule, TestInput, Workload, operation_of
 from evoflash.validation.cases import draw_case
 from evoflash.validation.plan import CheckLaunch, check_one_by_one, single_plan
 from evoflash.validation.validator import describe_error
@@ -452,7 +450,6 @@ def _start(pool: IsolatedPool, library: Path, one: ToRun) -> Future[Ending[CaseR
 
 
 def _launches_that_do_not_fit(subject: KernelUnderTest, build: Build | None) -> list[Finding]:
-    """Launches that the GPU has no room for."""
     gpu = subject.gpu
     if gpu is None:
         return []

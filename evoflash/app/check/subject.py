@@ -11,8 +11,8 @@ from pathlib import Path
 
 from evoflash import operation as registry
 from evoflash.app.check.cases import Case, OwnCase, WorkloadCase
+from evoflash.app.check.lint import unseen_lines
 from evoflash.app.check.own_kernel import KernelFile, read_kernel_file
-from evoflash.app.check.unseen_lines import unseen_lines
 from evoflash.emulator.launch import beyond_emulator
 from evoflash.emulator.preflight import shrunk_text, small_gpu
 from evoflash.errors import UsageError
@@ -20,8 +20,7 @@ from evoflash.evaluation import Candidate
 from evoflash.kernels.ef_layer import device_headers_sha, primitives
 from evoflash.kernels.family import load_family
 from evoflash.kernels.lint import Refusal
-from evoflash.kernels.plain_cuda import is_plain, own_headers, plain_text
-from evoflash.kernels.plain_nvrtc import text_for_nvrtc
+from evoflash.kernels.plain_cuda import is_plain, own_headers, plain_text, text_for_nvrtc
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import (
     export_kernel,
@@ -139,9 +138,7 @@ def named_kernels(
         return of_export(path, problem=problem, gpu=gpu)
     if header is not None:
         raise UsageError("--header goes with a .cu file.")
-    from evoflash.app.kernel_lookup import (
-        known_genome,  # which loads the database; no process that runs a kernel needs it
-    )
+    from evoflash.app.kernel_lookup import known_genome
 
     return of_genome(*known_genome(str(what), db, problem=problem, gpu=gpu))
 
@@ -287,7 +284,6 @@ def _planned_of_genome(
 
 
 def candidate_of(genome: Genome, text: str, key: CompileKey) -> Candidate:
-    """A kernel's text as NVRTC takes it."""
     sha = hashlib.sha256((text + device_headers_sha()).encode()).hexdigest()
     return Candidate(genome, key, text, sha)
 

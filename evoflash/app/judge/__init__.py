@@ -9,6 +9,5 @@ python_text    Reads a Python file that launches kernels
 python_timing  Times Python that launches kernels beside PyTorch's own, by a clock that its process cannot
                reach
 sources        Finds the text in what somebody submits
-timing         Times a kernel file beside a library's kernel on this machine's GPU, as `evoflash compare` does
 torch_worker   Calls somebody else's Python with PyTorch tensors, inside of a sandbox, and answers with bytes
 """

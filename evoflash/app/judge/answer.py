@@ -168,5 +168,4 @@ def with_new_keys(old: Mapping[str, Any], answer: KernelAnswer) -> dict[str, Any
 
 
 def refusal(file: str, reason: str, *, seconds: float = 0.0) -> KernelAnswer:
-    """The answer about what cannot be judged."""
     return KernelAnswer(file=file, sha256="", status="refused", reason=reason, seconds=seconds)

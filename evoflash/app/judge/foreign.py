@@ -4,33 +4,33 @@ Shapes and seeds are drawn anew for each answer unless a seed is given, so that 
 them. Stores nothing, and prints nothing.
 """
 
+import math
 import secrets
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any, Literal
 
-from evoflash.app.check.confined_check import Confinement
+from evoflash.app.check.confined_runs import Confinement
 from evoflash.app.check.findings import Finding
 from evoflash.app.check.runs import CheckReport, check_kernel
-from evoflash.app.check.subject import (
-    KernelUnderTest,
-    edits_in,
-    hidden_runs,
-    is_exported,
-    named_kernels,
-)
-from evoflash.app.judge.answer import AnswerStatus, KernelAnswer, refusal
+from evoflash.app.check.subject import KernelUnderTest, edits_in, hidden_runs, is_exported, named_kernels
+from evoflash.app.compare import ComparisonFailedError, ComparisonRun, PairResult, compare_by_name
+from evoflash.app.judge.answer import AnswerStatus, AnswerTiming, KernelAnswer, refusal
 from evoflash.app.judge.python_forms import PythonCallError, judge_python
 from evoflash.app.judge.python_timing import time_python, why_not_timed
 from evoflash.app.judge.sources import RefusedError, SubmittedText, is_solution, read_submission
-from evoflash.app.judge.timing import NotTimedError, floor_us, present_gpu_name, time_beside_baseline
-from evoflash.errors import UsageError
+from evoflash.errors import DeviceError, EvoflashError, UsageError
+from evoflash.gpu import baselines, launcher
+from evoflash.gpu.timing.paired import answer_of
 from evoflash.notices import count_of
+from evoflash.operation import ELEMENT_BYTES, Workload, operation_of
+from evoflash.problem import parse_problem
 from evoflash.sandbox.boundary import Boundary, found_boundary
-from evoflash.specs import load_gpu
+from evoflash.specs import GpuSpec, load_gpu
 
 Stage = Literal["check", "smoke", "time"]
 STAGES: tuple[Stage, ...] = ("check", "smoke", "time")
@@ -247,3 +247,74 @@ def _with_time(
         return replace(answer, status=status, reason=str(error) if error.is_wrong else "", notes=notes)
     timing, floor_us, gpu = found
     return replace(answer, timing=timing, floor_us=floor_us, gpu=gpu, basis="measured", rung="done")
+
+
+class NotTimedError(Exception):
+    """There is no time; `is_wrong` where the kernel failed on the GPU, or the process with it."""
+
+    def __init__(self, words: str, *, is_wrong: bool = False) -> None:
+        self.is_wrong = is_wrong
+        super().__init__(words)
+
+
+def present_gpu_name() -> str | None:
+    """That of this machine's GPU, if it has one that evoflash knows."""
+    try:
+        return launcher.present_spec(None).name
+    except DeviceError:
+        return None
+
+
+def time_beside_baseline(path: Path, *, problem: str, seed: int, db: str) -> tuple[AnswerTiming, float, str]:
+    """Its time beside the first baseline that runs here, the floor in us, and the GPU. NotTimedError."""
+    said = ""
+    for name in baselines.computing(parse_problem(problem).operation, baselines.DEFAULT):
+        try:
+            run, outcome = compare_by_name(str(path), name, problem=problem, seed=seed, db=db)
+        except ComparisonFailedError as error:
+            said = str(error)
+            if not error.blamed.startswith(name):  # else the library's fault: the next one may run
+                raise NotTimedError(said, is_wrong=not error.is_noise) from None
+        except EvoflashError as error:  # no library of that name for this problem
+            said = str(error)
+        else:
+            timing = _timing(run, outcome.results, name)
+            floors = [floor_us(each, run.spec, timing.protocol) for each in run.problem.workloads]
+            return timing, geometric_mean(floors), run.spec.name
+    raise NotTimedError(said or "no library has a kernel for it here")
+
+
+def floor_us(workload: Workload, gpu: GpuSpec, protocol: str) -> float:
+    """What its bytes and operations take at least. A cold call finds nothing of its inputs in L2: they come
+    from memory, however little they are.
+    """
+    floor = gpu.floor_us(workload.flops, workload.bytes_moved)
+    if protocol != "cold":
+        return floor
+    tensors = operation_of(workload).tensors(workload)
+    read = sum(math.prod(each.shape) * ELEMENT_BYTES[each.dtype] for each in tensors if each.role == "input")
+    return max(floor, min(read, workload.bytes_moved) / (gpu.dram_gbps * 1e3))
+
+
+def _timing(run: ComparisonRun, results: tuple[PairResult, ...], name: str) -> AnswerTiming:
+    """Of the protocol that the first workload was timed by first: cold where it is short."""
+    chosen = [result for result in results if result.protocol == results[0].protocol]
+    compared = [result.comparison for result in chosen]
+    low, ratio, high = (
+        geometric_mean([getattr(each, which) for each in compared]) for which in ("low", "ratio", "high")
+    )
+    answer = answer_of(low, high, noise=run.noise)
+    own, theirs = ([result.timings[which] for result in chosen] for which in (0, 1))
+    return AnswerTiming(
+        median_us=geometric_mean([timing.median_us for timing in own]),
+        p10_us=own[0].p10_us if len(own) == 1 else None,
+        p90_us=own[0].p90_us if len(own) == 1 else None,
+        samples=sum(timing.n for timing in own),
+        protocol=results[0].protocol,
+        clock_mhz=own[0].sm_clock_mhz,
+        baseline=name,
+        baseline_us=geometric_mean([timing.median_us for timing in theirs]),
+        ratio=1 / ratio,
+        ratio_ci95=(1 / high, 1 / low),
+        verdict="tie" if answer == "unclear" else "faster" if answer == "faster" else "slower",
+    )

@@ -126,7 +126,6 @@ def python_caller(
 
 
 def has_torch() -> bool:
-    """Whether PyTorch is installed for this Python."""
     return importlib.util.find_spec("torch") is not None
 
 
@@ -280,7 +279,6 @@ def request_of(workload: Workload, given: Sequence[GivenInput], what: str, place
 
 
 def arrays_of(given: Sequence[GivenInput]) -> list[Any]:
-    """Those that are sent."""
     return [np.ascontiguousarray(each.value) for each in given if each.dtype]
 
 

@@ -1,6 +1,6 @@
 """Times a portfolio's kernels on one shape in turns and judges what it timed. Chooses nothing.
 
-It runs in the GPU process, called by measuring.py. All kernels were checked before on the small and odd
+It runs in the GPU process, called by session.py. All kernels were checked before on the small and odd
 shapes of the ladder (gpu/process/rungs.py).
 """
 
@@ -74,7 +74,7 @@ def time_shape(task: ShapeTask) -> Ending[ShapeTimes]:
     judged.
 
     A kernel that fails a check has its reason in the row. One that hangs or spoils memory ends the call, and
-    is to blame only where it was alone: measuring.py then asks for each by itself.
+    is to blame only where it was alone: session.py then asks for each by itself.
     """
     return _run_guarded(lambda: _row(task))
 

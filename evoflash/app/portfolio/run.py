@@ -81,7 +81,6 @@ class PortfolioResult:
         return rule.rule_of(self.points, self.spec.arch)
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary and the rule."""
         return {**summary(self), "rule": self.rule}
 
 

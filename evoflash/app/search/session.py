@@ -35,7 +35,7 @@ from evoflash.evaluators.emulated import EmulatedEvaluator
 from evoflash.evaluators.finals import prove_best, time_finalists
 from evoflash.evaluators.measured import MeasuredEvaluator
 from evoflash.evaluators.prepare import compile_only
-from evoflash.gpu.counters.ncu import missing_profiler
+from evoflash.gpu.counters import missing_profiler
 from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process.finals import FinalReport, conclusion
 from evoflash.gpu.timing.noise_floor import environment

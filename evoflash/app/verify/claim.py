@@ -56,7 +56,6 @@ class Claim:
 
 
 def of_evaluation(evaluation: Evaluation, origin: str) -> Claim:
-    """What a database says."""
     builds = tuple(
         ClaimedBuild(b.compile_key.arch, b.source_sha, b.cubin_key, b.text_sha, b.registers, b.spill_bytes)
         for b in evaluation.builds

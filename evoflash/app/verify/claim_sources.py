@@ -192,7 +192,6 @@ def _rows(data: Any) -> list[Any]:
 def _choose_row(
     rows: Sequence[dict[str, Any]], name: str, asked: ClaimSelector
 ) -> tuple[int, dict[str, Any]]:
-    """The row that is meant, and its number."""
     if asked.row is not None:
         if asked.row > len(rows):
             raise UsageError(f"{name} has {len(rows)} rows, no row {asked.row}: give a smaller --row.")

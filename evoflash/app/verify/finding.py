@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from evoflash.app.check.confined_check import confinement_for
+from evoflash.app.check.confined_runs import confinement_for
 from evoflash.app.check.runs import CheckReport, check_kernel
 from evoflash.app.check.subject import of_export
 from evoflash.app.compare import gpu_task

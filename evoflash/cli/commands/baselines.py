@@ -32,9 +32,9 @@ def baselines(
     Example: evoflash baselines --problem s4k_d128,causal
     """
     from evoflash.app.baselines import named_baselines
-    from evoflash.views.baselines import print_tables
+    from evoflash.views.leaderboard import print_baselines
 
     with interrupt_in_words("nothing is stored"):
         times = named_baselines(only, problem=problem, gpu=gpu, db=db, seed=seed, argv=sys.argv[1:])
     if times is not None:
-        show(times, print_tables, as_json=as_json)
+        show(times, print_baselines, as_json=as_json)

@@ -69,9 +69,9 @@ def check(
 
     Example: evoflash check kernel.cu --gpu h200
     """
-    from evoflash.app.check.confined_check import confinement_for
+    from evoflash.app.catalogue import primitive_groups, primitives_text
+    from evoflash.app.check.confined_runs import confinement_for
     from evoflash.app.check.findings import kind_facts
-    from evoflash.app.check.primitives import primitive_groups, primitives_text
     from evoflash.app.check.runs import check_kernel, reports_as_dict
     from evoflash.app.check.subject import named_kernels
     from evoflash.views import check as view

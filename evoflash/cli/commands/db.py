@@ -7,7 +7,6 @@ from evoflash.views.terminal import json_text, tell
 
 
 def group() -> typer.Typer:
-    """`evoflash db` with its commands."""
     app = typer.Typer(name="db", help="Look after the database.", no_args_is_help=True, rich_markup_mode=None)
     app.callback()(_about)
     app.command()(check)

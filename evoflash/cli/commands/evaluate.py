@@ -171,7 +171,7 @@ def _judge(path: Path, options: "JudgeOptions", db: str, *, says_it: bool) -> "t
 
 def _show(answer: "KernelAnswer", form: str | None, output: Path | None, *, as_json: bool) -> None:
     from evoflash.app.judge.formats import FORMS, write_shinka
-    from evoflash.views.answer import answer_text
+    from evoflash.views.check import answer_text
 
     if output is not None:
         write_shinka(answer, output)

@@ -30,7 +30,7 @@ def profile(
     Example: evoflash profile 3f2a
     """
     from evoflash.app.profile import profile_kernel
-    from evoflash.views.profile import describe_profile
+    from evoflash.views.kernel import describe_profile
 
     with interrupt_in_words("nothing is stored"):
         found = profile_kernel(kernel, problem=problem, seed=seed, db=db)

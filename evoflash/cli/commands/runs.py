@@ -78,7 +78,7 @@ def compare(
     Example: evoflash runs compare 1 6
     """
     from evoflash.app.repeats import compare_runs
-    from evoflash.views.repeats import print_comparison
+    from evoflash.views.runs import print_comparison
 
     found = compare_runs(db, first, second)
     if html is not None:

@@ -353,7 +353,7 @@ def _for_each_seed(
 ) -> None:
     from evoflash.app.search.many import search_seeds
     from evoflash.views.progress import Progress
-    from evoflash.views.repeats import print_repeats
+    from evoflash.views.runs import print_repeats
 
     if seeds[-1] > MOST_SEED:
         raise UsageError(f"--seed {seeds[0]} --repeats {len(seeds)}: the last seed is beyond {MOST_SEED}.")

@@ -69,7 +69,6 @@ def pack_task(task: GpuTask) -> Parcel[GpuTask]:
 
 
 def unpack_task(parcel: Parcel[GpuTask]) -> GpuTask:
-    """The same task on this machine."""
     return _with_local_paths(parcel.record, _place_files(parcel.files))
 
 
@@ -79,7 +78,6 @@ def pack_finals(task: FinalTask) -> Parcel[FinalTask]:
 
 
 def unpack_finals(parcel: Parcel[FinalTask]) -> FinalTask:
-    """The same finalists on this machine."""
     here = _place_files(parcel.files)
     return replace(parcel.record, tasks=tuple(_with_local_paths(each, here) for each in parcel.record.tasks))
 
@@ -101,7 +99,6 @@ def _read(paths: Iterable[str]) -> dict[str, bytes]:
 
 
 def _place_files(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Where each file is on this machine."""
     try:
         return {
             path: path if _holds(Path(path), cubin) else str(_keep_cubin(cubin))
@@ -207,7 +204,6 @@ class _Gpu:
         return self._queue
 
     def end(self) -> None:
-        """Close what is open."""
         with self._lock:
             self._close()
 

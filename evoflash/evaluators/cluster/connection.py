@@ -245,7 +245,6 @@ class Connection:
 
 @contextmanager
 def connect(address: Address) -> Iterator[Connection]:
-    """A connection that is closed afterwards."""
     connection = Connection(address)
     try:
         yield connection
@@ -254,7 +253,6 @@ def connect(address: Address) -> Iterator[Connection]:
 
 
 def security(certificate: Certificate | None) -> Any:
-    """Dask's record of a certificate, for every role."""
     if certificate is None:
         return None
     pair = (("cert", certificate.certificate), ("key", certificate.key))

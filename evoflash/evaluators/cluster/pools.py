@@ -120,7 +120,6 @@ class ClusterGpus:
         return self._turns.submit(self._outcome, asked.proven, task, now, first=True)
 
     def cancel(self) -> None:
-        """Drop the tasks that have not begun."""
         self._turns.cancel()
 
     def prepare_finals(self, hidden: tuple[Workload, ...], seed: int) -> None:

@@ -2,11 +2,10 @@
 optional: where it is missing or has no kernel for a workload it is absent, with the reason. Its output is
 judged as a candidate's is, in gpu_process/finals.py.
 
-    attention/         Attention of other libraries
-    contender          A library's kernel on the memory of a bench
-    flash_attention_3  FlashAttention-3's compiled libraries, as other projects' wheels bring them
-    linear/            The linear layer of other libraries
-    paged_attention/   Paged attention of other libraries
+    attention/        Attention of other libraries
+    contender         A library's kernel on the memory of a bench
+    linear/           The linear layer of other libraries
+    paged_attention/  Paged attention of other libraries
 """
 
 import importlib

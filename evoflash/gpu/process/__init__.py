@@ -13,7 +13,6 @@ A kernel that crashes or hangs ends that process and not the search. Nothing her
     right_answers   Right outputs that the device computes, by a kernel of the operation's, and comparisons
                     with them
     rungs           The rungs of the ladder that need the GPU, for one genome
-    screening       Ends a candidate early where it is too slow to be worth every check
     warm_up         What a GPU process is asked to do, and what it does before its first task
     worker          Gives the work of GPUs to their processes, one task at a time or two on each
 """

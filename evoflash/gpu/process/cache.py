@@ -90,7 +90,6 @@ def verify_inputs(workload: Workload, names: tuple[str, ...], seed: int) -> None
 
 @lru_cache(maxsize=64)
 def arena(workload: Workload) -> Arena:
-    """Guarded device memory for a workload."""
     with beside_others():
         return _checked_arena(workload)
 

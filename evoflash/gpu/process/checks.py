@@ -156,7 +156,6 @@ def _repeats(subject: CheckSubject, name: str) -> str:
 
 
 def _run(subject: CheckSubject, planned: CheckLaunch) -> Output:
-    """One guarded launch, and what it wrote."""
     workload, without = subject.workload, planned.without
     arena = cache.strided_arena(workload) if planned.is_strided else cache.arena(workload)
     _launch(subject, planned.inputs, arena, without=without)

@@ -116,7 +116,6 @@ class _Unseen:
     right: RightRows | None
 
     def errors(self, bench: Bench) -> Errors:
-        """Of what lies there."""
         (inputs, expected), arena = self.case, bench.arenas[self.at]
         if self.right is None:
             return validator.measure(bench.workload, inputs, expected, arena.part(expected.sample))

@@ -150,7 +150,6 @@ def _with_failure(outcome: GpuOutcome, error: Exception) -> GpuOutcome:
 
 
 def with_verdict(outcome: GpuOutcome, verdict: Verdict) -> GpuOutcome:
-    """The outcome with one more verdict."""
     return replace(outcome, verdicts=(*outcome.verdicts, verdict))
 
 

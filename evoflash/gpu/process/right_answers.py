@@ -34,7 +34,6 @@ class RightRows:
     places: tuple[Any, ...] = ()  # on the device, where these are not all rows: their numbers, first elements
 
     def is_whole(self, workload: Workload) -> bool:
-        """Whether these are all rows."""
         (spec,) = outputs_of(workload, "rows")
         return len(self.rows) == int(np.prod(spec.shape[:-1]))
 

@@ -1,8 +1,13 @@
 """The rungs of the ladder that need the GPU, for one genome: smoke test, correctness, timing.
 
-What is run and judged is in checks.py; here is which comes when, and what follows. screening.py has the short
-way, for candidates that are too slow for all of it. A candidate that fails is data (a GpuOutcome): nothing
-that a kernel does is raised here. What kills the process or never returns is for the worker that holds it.
+What is run and judged is in checks.py; here is which comes when, and what follows. A candidate that fails is
+data (a GpuOutcome): nothing that a kernel does is raised here. What kills the process or never returns is for
+the worker that holds it.
+
+`screen` is the short way, for candidates that are too slow to be worth every check: smoke test, one checked
+launch on each timed workload, a short timing in turns with a proven kernel. What could still be among the
+best leaves it unproven, with status CORRECT, for the whole ladder. All else ends as SCREENED. Nothing is let
+off because of a screen: whatever wins has passed every rung.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,17 +21,12 @@ from evoflash.gpu import launcher
 from evoflash.gpu.launcher import LoadedKernel, alone
 from evoflash.gpu.process import cache
 from evoflash.gpu.process import checks as verdicts
-from evoflash.gpu.process.checks import (
-    LARGE_LIMIT_S,
-    SMALL_LIMIT_S,
-    SMOKE_LIMIT_S,
-    CheckSubject,
-)
+from evoflash.gpu.process.checks import LARGE_LIMIT_S, SMALL_LIMIT_S, SMOKE_LIMIT_S, CheckSubject
 from evoflash.gpu.process.judged_replays import judge_replay
 from evoflash.gpu.process.outcome import GpuOutcome, RejectedError, climb_rungs, stop_if_wrong, with_verdict
 from evoflash.gpu.timing.benchmark import Bench, KernelContender, gpu_uuid, measure
 from evoflash.gpu.timing.paired import RatioInterval, beats_physics
-from evoflash.gpu.timing.protocols import RELATIVE, RELATIVE_EFFORT, rules_of
+from evoflash.gpu.timing.protocols import RELATIVE, RELATIVE_EFFORT, SCREEN_EFFORT, SCREENED, rules_of
 from evoflash.gpu.timing.relative import Beside, anchor_note, gpu_note, relative_time
 from evoflash.launch import LaunchConfig
 from evoflash.operation import CompileKey, Workload
@@ -240,3 +240,83 @@ def _environment() -> Mapping[str, str]:
     gpu = launcher.present_gpu()  # takes a millisecond
     versions = {"gpu": gpu.device_name, "driver_cuda": gpu.driver, "cupy": launcher.cupy().__version__}
     return versions | gpu_note(gpu_uuid(gpu.pci_bus_id))
+
+
+_APART = 0.01  # times of one kernel taken at other moments differ by half of it
+_HOPELESS, _HOST_US = 3.0, 1000.0  # a single eager launch: what the host takes for it is in its time
+_FAR_BEHIND = 2.0  # a single replay
+_ALLOWANCE, _LEAST_S = 20.0, 1.0  # a launch may take as many times what the slowest of interest takes
+
+
+def screen(task: GpuTask) -> GpuOutcome:
+    """SCREENED with its short time as score, CORRECT when the task is worth every check, or a failure.
+
+    Without an anchor or a rival there is nothing to be slower than: CORRECT at once, and nothing is run.
+    """
+    outcome = GpuOutcome(task.genome_id, Status.CORRECT, Rung.SMOKE)
+    return climb_rungs(task, outcome, _screen) if task.anchor and task.rival_us else outcome
+
+
+def _screen(task: GpuTask, outcome: GpuOutcome) -> Iterator[GpuOutcome]:
+    outcome = replace(outcome, environment=environment())
+    yield outcome
+    smoke(task)
+    outcome = replace(outcome, rung=Rung.CORRECTNESS)
+    yield outcome
+    outcome, took_us = _look_at(task, outcome)
+    outcome = replace(outcome, rung=Rung.TIMING)
+    yield outcome
+    rival_us = task.rival_us
+    assert rival_us is not None, "screen() has asked"
+    assert task.anchor is not None, "screen() has asked"
+    if score(took_us) > _HOPELESS * rival_us + _HOST_US:
+        yield _too_slow(outcome, _single(task, took_us), score(took_us), rival_us)
+        return
+    slow_us = (1 + _APART) * rival_us
+    found = relative_time(
+        beside(task.anchor, contenders_of(task)),
+        effort=SCREEN_EFFORT,
+        is_clear=lambda found: found.low > slow_us or found.high < rival_us,
+        is_far=lambda us: us > _FAR_BEHIND * rival_us,
+        rng=np.random.default_rng(),
+    )
+    noted = anchor_note(task.anchor.task.genome_id, found)
+    outcome = replace(outcome, environment={**outcome.environment, **noted})
+    check_physics(found.timings, task)
+    if found.score_us.low > slow_us or found.score_us.ratio > _FAR_BEHIND * rival_us:
+        yield _too_slow(outcome, found.timings, found.score_us.ratio, rival_us)
+    else:
+        yield replace(outcome, timings=found.timings, score_us=found.score_us.ratio)
+
+
+def _look_at(task: GpuTask, outcome: GpuOutcome) -> tuple[GpuOutcome, list[float]]:
+    """One checked launch on each timed workload, and their times in us."""
+    limit_s, took_us = allowance_s(task), []
+    for workload, parts in task.timed:
+        subject = replace(subject_of(task, workload, parts), limit_s=limit_s)
+        verdict, one_us = verdicts.first_look(subject)
+        outcome = with_verdict(outcome, verdict)
+        if not verdict.passed:  # all checks at size also find out whether evoflash's own copies are whole
+            stop_if_wrong(with_verdict(outcome, verdicts.at_size(subject)))
+            stop_if_wrong(outcome)
+        took_us.append(one_us)
+    return outcome, took_us
+
+
+def allowance_s(task: GpuTask) -> float:
+    """How long one launch on a timed workload may take, in seconds."""
+    return max(_LEAST_S, _ALLOWANCE * 1e-6 * (task.rival_us or 0.0))
+
+
+def _single(task: GpuTask, took_us: list[float]) -> tuple[Timing, ...]:
+    return tuple(
+        Timing(str(workload), SCREENED.name, us, None, None, n=1)
+        for (workload, _), us in zip(task.timed, took_us, strict=True)
+    )
+
+
+def _too_slow(
+    outcome: GpuOutcome, timings: tuple[Timing, ...], score_us: float, rival_us: float
+) -> GpuOutcome:
+    reason = f"too slow to be proven: {score_us:.2f} us against {rival_us:.2f} us"
+    return replace(outcome, status=Status.SCREENED, reason=reason, timings=timings, score_us=score_us)

@@ -14,8 +14,7 @@ from evoflash.gpu import comparisons, launcher
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.finals import FinalReport, FinalTask, run_noting
 from evoflash.gpu.process.outcome import GpuOutcome
-from evoflash.gpu.process.rungs import GpuTask, check_task, time_correct
-from evoflash.gpu.process.screening import screen
+from evoflash.gpu.process.rungs import GpuTask, check_task, screen, time_correct
 from evoflash.isolation import Ending
 from evoflash.operation import Workload, operation_of
 from evoflash.validation import cases

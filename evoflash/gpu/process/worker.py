@@ -88,7 +88,6 @@ class GpuWorker:
 
     @property
     def at_once(self) -> int:
-        """GPUs that are asked."""
         return sum(not gpu.is_out for gpu in self._gpus)
 
     def submit(self, task: GpuTask, *, now: TaskNow = lambda task: task) -> "Future[GpuOutcome]":
@@ -98,11 +97,10 @@ class GpuWorker:
         return self._turns.submit(lambda: self._evaluate(now(task)), first=True)
 
     def screen(self, task: GpuTask, *, now: TaskNow = lambda task: task) -> "Future[GpuOutcome]":
-        """What a short look says of the task (screening.py): CORRECT means worth a submit()."""
+        """What a short look says of the task (rungs.py): CORRECT means worth a submit()."""
         return self._turns.submit(lambda: self._screen(now(task)))
 
     def cancel(self) -> None:
-        """Drop the tasks that have not begun."""
         self._turns.cancel()
 
     def prepare_finals(self, hidden: tuple[Workload, ...], seed: int) -> None:

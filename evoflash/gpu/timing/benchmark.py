@@ -116,9 +116,7 @@ class Contender(Protocol):
     """Something that can be timed."""
 
     @property
-    def name(self) -> str:
-        """Its name in reports."""
-        ...
+    def name(self) -> str: ...
 
     def graph(self, bench: "Bench", order: Sequence[int]) -> Callable[[], None]:
         """Capture one launch for each entry of `order`, a number of an input set; the result enqueues a
@@ -173,7 +171,6 @@ class KernelContender:
         return bench.graph_of(enqueue)
 
     def calls(self, bench: "Bench") -> Callable[[int], None]:
-        """See Caller."""
         arguments = [arena.arguments(self.kernel) for arena in bench.arenas]
 
         def call(at: int) -> None:

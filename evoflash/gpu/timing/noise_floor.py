@@ -51,7 +51,6 @@ def versions() -> str:
 
 
 def environment() -> dict[str, str]:
-    """What is stored beside every run."""
     found = {"versions": versions(), "python": platform.python_version(), "machine": platform.machine()}
     found |= made_with(MUTATIONS)
     if kept := describe():

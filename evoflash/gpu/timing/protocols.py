@@ -136,7 +136,6 @@ def rounds_synced(replay_us: float) -> int:
 
 
 def enough(samples: Sequence[float], rule: StoppingRule, *, elapsed_s: float) -> bool:
-    """Whether to stop sampling."""
     if len(samples) < rule.min_samples:
         return False
     if len(samples) >= rule.max_samples or elapsed_s > rule.max_s:

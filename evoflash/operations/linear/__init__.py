@@ -6,7 +6,6 @@ The rest of evoflash reaches it through evoflash/operation.py alone, by its reco
     e4m3            The 8-bit floats e4m3 as bit patterns, to and from float32
     form            The form of a call of the linear layer
     inputs          The inputs and shapes that find out wrong linear kernels, drawn from a seed of the run
-    loop            How a kernel's walk over k cuts the linear layer's work, for the performance model
     operation       The linear layer as the rest of evoflash knows it
     portfolio       How a portfolio's dispatcher tells shapes of the linear layer apart
     preflight_runs  The small shapes of a linear kernel's pre-flight, which its tiles, rings and splits make

@@ -1,12 +1,14 @@
-"""The linear layer as the rest of evoflash knows it: one record of what the files of this folder do."""
+"""The linear layer as the rest of evoflash knows it: one record of what the files of this folder do.
+
+How a kernel's walk over k cuts the linear layer's work, for the performance model. Measures nothing.
+"""
 
 from functools import partial
 from pathlib import Path
 
-from evoflash.operation import Operation
+from evoflash.operation import Loop, Operation, Work
 from evoflash.operations.expectations import read_thresholds
 from evoflash.operations.linear import form, inputs
-from evoflash.operations.linear.loop import work
 from evoflash.operations.linear.portfolio import PORTFOLIO
 from evoflash.operations.linear.preflight_runs import finalist_runs, preflight_runs
 from evoflash.operations.linear.reference import REFERENCE, expect, sample
@@ -15,9 +17,26 @@ from evoflash.operations.linear.workload import (
     LinearKey,
     LinearWorkload,
     distance,
+    element_bytes,
     fitting,
     parse_workload,
 )
+
+
+def work(workload: LinearWorkload, loop: Loop) -> Work:
+    """The steps of each CTA: of its rows of W, and of its share of k where several share them."""
+    steps = -(-workload.k // loop.keys)
+    share = -(-steps // loop.splits)
+    of_rows = [min(share, max(0, steps - split * share)) for split in range(loop.splits)]
+    return Work(
+        tuple(of_rows) * (-(-workload.n // (loop.rows * loop.row_cluster)) * loop.row_cluster),
+        copies=1,
+        batch=1,
+        parts=loop.splits // loop.cluster,  # a cluster has no more than these, and merges them itself
+        part_bytes=4 * loop.rows * workload.m,
+        common_bytes=workload.m * workload.k * element_bytes(workload.x),
+    )
+
 
 _PROBLEM_HELP = """\
 A linear layer of a decoding step, y = x W^T with up to 64 rows: linear:m=1,n=1280,k=8192,dtype=fp8b128

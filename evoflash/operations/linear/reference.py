@@ -80,7 +80,6 @@ def blocks(workload: LinearWorkload) -> NDArray[np.int32]:
 
 
 def rows(workload: LinearWorkload) -> NDArray[np.intp]:
-    """All of them."""
     return np.arange(workload.m)
 
 

@@ -7,7 +7,6 @@ The rest of evoflash reaches it through evoflash/operation.py alone, by its reco
     doors           What exported files say of paged attention
     form            The form of a call of paged attention
     inputs          The inputs that find out wrong kernels of paged attention, drawn from a seed of the run
-    loop            How a kernel's walk over the keys cuts paged attention's work, for the performance model
     operation       Paged attention as the rest of evoflash knows it
     preflight_runs  The small shapes of a kernel's pre-flight, which its tiles, rings, splits and pages make
                     special

@@ -1,16 +1,44 @@
-"""Paged attention as the rest of evoflash knows it: one record of what the files of this folder do."""
+"""Paged attention as the rest of evoflash knows it: one record of what the files of this folder do.
+
+How a kernel's walk over the keys cuts paged attention's work, for the performance model.
+"""
 
 from functools import partial
 from pathlib import Path
 
-from evoflash.operation import Operation
+from evoflash.operation import Loop, Operation, Work
 from evoflash.operations.expectations import read_thresholds
+from evoflash.operations.list_shares import work_of_shares
 from evoflash.operations.paged import check_shapes, form, inputs
-from evoflash.operations.paged.loop import exponentials, work
 from evoflash.operations.paged.preflight_runs import drawn_runs, preflight_runs
 from evoflash.operations.paged.reference import REFERENCE, expect, sample
 from evoflash.operations.paged.relations import moves_pages, relations
 from evoflash.operations.paged.workload import PagedKey, PagedWorkload, distance, fitting, parse_workload
+
+
+def work(workload: PagedWorkload, loop: Loop) -> Work:
+    """The steps of each CTA: of a sequence's visible keys for one head of K, or of its share where several
+    share them; or its share of all steps, where CTAs share a list of them. CTAs of a cluster divide each
+    step. A sequence without keys takes a step, or a CTA, all the same.
+    """
+    w, found, step = workload, list[int](), loop.keys * loop.cluster
+    for rows, keys in w.sequences:
+        blocks = max(1, -(-rows * w.gqa_ratio // max(1, loop.rows)))
+        first = w.first_key(rows, keys)
+        steps = -(-keys // step) - min(first, keys) // step
+        share = -(-steps // loop.splits)
+        shares = [min(share, max(0, steps - split * share)) for split in range(loop.splits)]
+        found += shares * blocks
+    if loop.most_ctas:
+        live_rows = min(loop.rows, w.gqa_ratio * max((rows for rows, _ in w.sequences), default=1))
+        return work_of_shares(found, w.kv_heads, loop, part_bytes=4 * live_rows * (w.head_dim + 2))
+    return Work(tuple(found) * loop.cluster, copies=w.kv_heads, batch=1)
+
+
+def exponentials(workload: PagedWorkload) -> int:
+    """One for each pair of a query and a key that it sees, in every head."""
+    return workload.heads * sum(workload.visible_pairs(*each) for each in workload.sequences)
+
 
 _PROBLEM_HELP = """\
 Attention of 1 to 16 query rows on keys in pages, as engines serve: b=8,h=32,hkv=8,sq=1,skv=4096,d=128,page=16

@@ -178,7 +178,6 @@ def blocks(workload: PagedWorkload) -> NDArray[np.int32]:
 
 
 def rows(workload: PagedWorkload) -> NDArray[np.intp]:
-    """All of them."""
     return np.arange(workload.total_q * workload.heads)
 
 

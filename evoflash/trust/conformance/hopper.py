@@ -92,7 +92,6 @@ def box_map(rank: int, swizzle: int, dtype: str) -> Map:
 
 
 def place(tensor: Map, where: str) -> tuple[int, ...]:
-    """Where the box begins."""
     unit = _CHUNK_BYTES // tensor.element_bytes
     if where in ("inside", "outside"):
         first, *others = (unit, *(1,) * (len(tensor.dims) - 1))

@@ -73,7 +73,6 @@ class _Progress:
         return CaseResult(label, False, reason, end="not run")
 
     def read(self) -> None:
-        """All of it again."""
         self.outcomes, self.open_labels, self.crashes = [], (), Counter()
         for line in read_journal(self.journal):
             self.end_s = line.get("at", self.end_s)
@@ -98,7 +97,6 @@ class _Progress:
             print(json.dumps({"outcomes": lost}), file=file)
 
     def line(self, name: str) -> str:
-        """The module in one line for people."""
         ends = Counter("differ" if each.end == "compared" else each.end for each in self.all() if not each.ok)
         counts = "".join(f", {count} {end}" for end, count in sorted(ends.items()))
         return f"{name}: {len(self.labels)} cases{counts or ', all equal'}, {self.end_s - self.begin_s:.1f} s"

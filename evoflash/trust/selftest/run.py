@@ -138,11 +138,9 @@ class SelfTest:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many there were of each end."""
         return dict(Counter(each.end.value for each in self.outcomes))
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, with the whole reasons."""
         return {"good": self.is_good, "counts": self.counts, **asdict(self)}
 
 

@@ -62,7 +62,6 @@ class StagedFraud:
         return ExpectedRejection({self.rung: self.words} if self.words else {})
 
     def answer(self, asked: int | GpuTask) -> Mapping[Rung, str]:
-        """The harness's answer."""
         return {self.rung: self.complain(asked)}
 
 
@@ -371,7 +370,6 @@ class Ahead(KernelContender):
     """Does its work while the graph is made; a replay does nothing."""
 
     def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
-        """See Contender."""
         call = self.calls(bench)
         for at in order:
             call(at)
@@ -384,7 +382,6 @@ class Once(KernelContender):
     """Works in the first replay, and leaves its output for the others."""
 
     def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
-        """See Contender."""
         replays = iter([KernelContender.graph(self, bench, order)])
         return lambda: next(replays, lambda: None)()
 
@@ -394,7 +391,6 @@ class Aside(KernelContender):
     """Works on a stream that the clock does not look at."""
 
     def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
-        """See Contender."""
         aside = _Aside(bench, launcher.new_stream())
         return KernelContender.graph(self, aside, order)  # type: ignore[arg-type]
 
@@ -413,7 +409,6 @@ class Lucky(KernelContender):
     """Does everything twice, but rests in every thirteenth replay."""
 
     def graph(self, bench: Bench, order: Sequence[int]) -> Callable[[], None]:
-        """See Contender."""
         twice, replays = KernelContender.graph(self, bench, [*order, *order]), iter(range(1 << 30))
         return lambda: twice() if next(replays) % _EVERY else None
 

@@ -4,10 +4,9 @@ benchmark    A benchmark of strategies as one HTML page with plots, in light and
 charts       A report's charts as SVG (best so far, candidates, lineage, roofline, bars, ratios)
 details      The report's later sections, on floors, rejections, libraries, source, environment and cost
 leaderboard  The leaderboard, and what is known for several problems, each as one HTML page
-learnt       The report's middle sections, on what values are worth and why the winner won
 markup       Writes numbers, tables and text as HTML; everything that is not ours is escaped
 repeats      Two repeated searches as one HTML page with their curves, in light and dark
 report       A report's record as one HTML page
-sections     The report's first sections, on the winner, the progress and every candidate
+sections     The report's first sections
 svg          The frame of an SVG chart, its scales, ticks and axes, and a colour and a mark for each family
 """

@@ -101,7 +101,6 @@ def polyline(kind: str, points: Sequence[Point]) -> str:
 
 
 def points_text(points: Sequence[Point]) -> str:
-    """As SVG writes them."""
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
@@ -139,7 +138,6 @@ _COLUMNS = ("mean P", "median P", "below 0", "within 5 %", "CPU ms", "p", "95 % 
 
 
 def html(found: Benchmark) -> str:
-    """The whole page."""
     spaces, how = found.spaces, found.how
     means = ", ".join(f"{escape(name)} {mean:+.2f}" for name, mean in found.overall)
     parts = [

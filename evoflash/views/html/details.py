@@ -181,7 +181,6 @@ def _reasons(each: Json) -> str:
 
 
 def peers(record: Json, figures: Figures) -> str:
-    """The libraries that were timed in the run."""
     found, best = record["peers"], record["verdict"]
     if not found:
         return note(

@@ -29,14 +29,12 @@ def text_column(name: str, field: str = "") -> HtmlColumn:
 
 
 def code_column(name: str, field: str = "id") -> HtmlColumn:
-    """A field as code."""
     return HtmlColumn(name, lambda row: f"<code>{escape(row[field])}</code>")
 
 
 def number_column(
     name: str, html: Callable[[Row], str], key: Callable[[Row], float | str | None] = lambda _: None
 ) -> HtmlColumn:
-    """A column of numbers."""
     return HtmlColumn(name, html, key, is_number=True)
 
 
@@ -81,7 +79,6 @@ class Figures:
         return _data(value, f"{self.mark}{100 * value:.0f} %" if value is not None else "")
 
     def rate(self, value: float | None) -> str:
-        """TFLOPS."""
         return _data(value, f"{self.mark}{short(value)}" if value is not None else "")
 
     @staticmethod

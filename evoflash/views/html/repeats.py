@@ -11,7 +11,7 @@ from evoflash.app.catalogue import problem_name
 from evoflash.app.repeats import RepeatedSearch, SearchComparison
 from evoflash.version import __version__
 from evoflash.views.html.benchmark import document, points_text, polyline, svg_element
-from evoflash.views.repeats import answer, us_text
+from evoflash.views.runs import answer, us_text
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 760, 320, 64, 14, 10, 34
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.app.catalogue import problem_and_name
-from evoflash.views.html import details, learnt, sections
+from evoflash.views.html import details, sections
+from evoflash.views.html import sections as learnt
 from evoflash.views.html import svg as palette
 from evoflash.views.html.markup import Figures, escape
 

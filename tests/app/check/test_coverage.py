@@ -4,10 +4,10 @@ import pytest
 from places import TESTS
 from tables import table_of_cases
 
+from evoflash.app.catalogue import primitive_groups, primitives_text
 from evoflash.app.check import subject as check_subject
-from evoflash.app.check.primitives import primitive_groups, primitives_text
+from evoflash.app.check.lint import unseen_lines
 from evoflash.app.check.runs import CheckReport, check_kernel, reports_as_dict
-from evoflash.app.check.unseen_lines import unseen_lines
 
 SMALL = (TESTS / "app" / "check" / "small.cu").read_text()
 

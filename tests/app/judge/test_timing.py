@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evoflash.app.compare import ComparisonFailedError
-from evoflash.app.judge import timing
+from evoflash.app.judge import foreign as timing
 from evoflash.errors import UsageError
 from evoflash.gpu import baselines
 from evoflash.problem import parse_problem

@@ -16,10 +16,10 @@ from evoflash.app import baselines as baseline_times
 from evoflash.app import insights
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Baseline, Basis, RunKey, Status, Timing, Verdict
-from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL, flash_attention_3
+from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL
+from evoflash.gpu.baselines.attention import flash_attention_3, flashinfer, sdpa, xformers
 from evoflash.gpu.baselines.attention import flash_attention_3 as fa3
 from evoflash.gpu.baselines.attention import flash_attention_4 as fa4
-from evoflash.gpu.baselines.attention import flashinfer, sdpa, xformers
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
     LibraryCall,
@@ -33,7 +33,7 @@ from evoflash.operations.attention.reference import attention
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import parse_problem
 from evoflash.store.store import open_store
-from evoflash.views import baselines as baseline_report
+from evoflash.views import leaderboard as baseline_report
 
 SQUARE = AttentionWorkload(2, 4, 4, 9, 9, 16, causal=True)
 GROUPED = AttentionWorkload(2, 6, 2, 5, 9, 16, causal=True)
@@ -347,7 +347,7 @@ def test_json_has_a_row_for_each_baseline_and_protocol_fastest_first(rivals):
 
 def test_tables_show_times_versions_and_what_is_absent(rivals):
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    baseline_report.print_tables(rivals, console)
+    baseline_report.print_baselines(rivals, console)
     text = console.export_text()
     assert text.index("fa4") < text.index("sdpa_flash")
     for piece in ("final-cold", "final-hot", "2.00", "torch 2.11.0", "flash_attn_3 is not installed"):

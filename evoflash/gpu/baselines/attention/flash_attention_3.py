@@ -1,12 +1,14 @@
 """FlashAttention-3, the flash-attention repository's Hopper kernels, as shipped.
 
 They come from a build of its own, or else from xFormers' wheels of version 0.0.33 and 0.0.34 or from vLLM's,
-which bring the compiled library. Its split and packing heuristics are left at their defaults. Its causal mask
-is bottom-right aligned.
+which bring the compiled library; these two are not imported, which would import all that they have. Its split
+and packing heuristics are left at their defaults. Its causal mask is bottom-right aligned.
 """
 
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from evoflash.gpu.baselines.attention import attention_on, rows_first, rows_first_dense
@@ -14,12 +16,40 @@ from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
     LibraryCall,
     import_library,
+    reason_of,
     torch,
     version,
 )
-from evoflash.gpu.baselines.flash_attention_3 import operators_in_vllm, operators_in_xformers
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.attention.forms import dense
+
+VLLM_INSTALL = 'pip install "vllm==0.26.0"'
+_IN_VLLM = "vllm_flash_attn/_vllm_fa3_C.abi3.so"
+_IN_XFORMERS = "flash_attn_3/_C.so"
+
+
+def operators_in_vllm() -> Any | None:
+    """vLLM's operators, or None without it. BaselineAbsentError where they cannot be loaded."""
+    return _operators("vllm", _IN_VLLM, "_vllm_fa3_C")
+
+
+def operators_in_xformers() -> Any | None:
+    """xFormers' operators, as operators_in_vllm."""
+    return _operators("xformers", _IN_XFORMERS, "flash_attn_3")
+
+
+def _operators(package: str, file: str, name: str) -> Any | None:
+    found = importlib.util.find_spec(package)
+    places = (found and found.submodule_search_locations) or ()
+    path = next((each for each in (Path(place) / file for place in places) if each.exists()), None)
+    if path is None:
+        return None
+    try:
+        torch().ops.load_library(str(path))
+    except OSError as error:  # it was built for another PyTorch, or for a CUDA runtime that has to be there
+        raise BaselineAbsentError(f"FlashAttention-3 in {package}: {reason_of(error)}") from None
+    return getattr(torch().ops, name)
+
 
 _INSTALL = 'pip install "xformers==0.0.34", which brings it'
 # A build of the repository puts the interface on top; some wheels keep it inside the package.

@@ -74,7 +74,6 @@ def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
 
 
 def library_call(workload: AttentionWorkload, setting: TritonConfig) -> LibraryCall:
-    """The kernel with this setting."""
     kernel = import_library("evoflash.gpu.baselines.attention.triton_kernel", _INSTALL).forward
     w, tensors = workload, torch()
     grid = (-(-w.seq_q // setting.block_m), w.batch * w.heads)

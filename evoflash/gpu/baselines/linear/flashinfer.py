@@ -26,7 +26,6 @@ _INSTALL = install("flashinfer")
 
 
 def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
-    """The one way of calling it."""
     library, tensors, workload = import_library("flashinfer.gemm", _INSTALL), torch(), linear_on(bench)
     if workload.weights != "fp8b128":
         raise BaselineAbsentError("it takes e4m3 weights with 128 x 128 scales: use dtype=fp8b128")

@@ -21,7 +21,6 @@ from evoflash.operations.linear.workload import BLOCK, LinearWorkload
 
 
 def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
-    """The one way of calling it."""
     library = torch()
     yield (
         _plain(library, linear_on(bench, adds_bias=True))

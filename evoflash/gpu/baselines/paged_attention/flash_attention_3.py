@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from evoflash.gpu.baselines.attention.flash_attention_3 import VLLM_INSTALL, operators_in_vllm
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
     LibraryCall,
@@ -20,7 +21,6 @@ from evoflash.gpu.baselines.contender import (
     torch,
     version,
 )
-from evoflash.gpu.baselines.flash_attention_3 import VLLM_INSTALL, operators_in_vllm
 from evoflash.gpu.baselines.paged_attention import cache_of, paged_on
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.operations.paged import form

@@ -3,6 +3,10 @@
 The GPU's clock is left alone and caches are emptied before each pass, as in a cold timing. A call is replayed
 about forty times, once for each group of counters: times under it are not for comparisons. Figures are read
 by the names of their metrics and in base units, which neither language nor size changes.
+
+What runs under it is this module as a program, for which FILE is a pickled OneCall:
+
+    python -m evoflash.gpu.counters FILE
 """
 
 import csv
@@ -19,14 +23,46 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from evoflash.errors import DeviceError
-from evoflash.gpu.counters.one_call import OneCall
+from evoflash.gpu.launcher import cupy, warm_up
 from evoflash.gpu.process.rungs import GpuTask
+from evoflash.gpu.timing.benchmark import Bench
 from evoflash.hardware_counters import KernelProfile, LaunchCounters
 from evoflash.operation import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class OneCall:
+    """A kernel, and the workload that it is called on."""
+
+    task: GpuTask
+    workload: Workload
+
+
+def run(call: OneCall) -> None:
+    """The launches, the last of them between the profiler's start and its stop.
+
+    Inputs are those of a benchmark; two launches come before the profiled one, so that code and descriptors
+    are on the device.
+    """
+    warm_up()
+    bench = Bench(call.workload, spec=call.task.spec, seed=call.task.seed)
+    kernel = call.task.kernel(call.workload, dict(call.task.timed)[call.workload])
+    arguments = [arena.packed_arguments(kernel) for arena in bench.arenas[:3]]
+    profiler = cupy().cuda.runtime
+    with bench.stream:
+        for each in arguments[:2]:
+            kernel.enqueue_packed(each)
+        bench.stream.synchronize()
+        profiler.profilerStart()
+        kernel.enqueue_packed(arguments[-1])
+        bench.stream.synchronize()
+        profiler.profilerStop()
+
 
 _PLACES = (("/opt/nvidia/nsight-compute", "*/ncu"), ("/usr/local", "cuda*/bin/ncu"))
 LIMIT_S = 120.0  # of a workload; one took 14 to 24 s on a busy machine with an H100
@@ -75,7 +111,7 @@ def _counters(program: str, call: OneCall, limit_s: float) -> tuple[LaunchCounte
     with tempfile.TemporaryDirectory(prefix="evoflash-ncu-") as folder:
         plan, report = Path(folder, "call.pickle"), Path(folder, "report.ncu-rep")
         plan.write_bytes(pickle.dumps(call))
-        profiled = (sys.executable, "-P", "-m", "evoflash.gpu.counters.one_call", str(plan))
+        profiled = (sys.executable, "-P", "-m", "evoflash.gpu.counters", str(plan))
         said = _run([program, *_OPTIONS, "--export", str(report), *profiled], limit_s)
         if not report.exists():
             raise DeviceError(
@@ -123,7 +159,6 @@ def _environment() -> dict[str, str]:
 
 
 def _complaint(code: int, said: str, complaints: str) -> str:
-    """Why it failed, and what to do."""
     everything = f"{said}\n{complaints}"
     if "ERR_NVGPUCTRPERM" in everything:
         return (
@@ -279,3 +314,7 @@ def _instructions(page: str) -> Iterator[dict[str, int]]:
                 _number(row.get("Instructions Executed") or "", "") or 0
             )
         yield {name: count for name, count in counts.most_common() if name and count}
+
+
+if __name__ == "__main__":
+    run(pickle.loads(Path(sys.argv[1]).read_bytes()))
