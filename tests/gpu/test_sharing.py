@@ -6,13 +6,14 @@ import time
 
 import pytest
 from tables import table_of_cases
+from waiting import LIMIT_S
 
 from evoflash.errors import UsageError
 from evoflash.gpu import launcher
 from evoflash.gpu.launcher import alone, beside_others, let_go, share_gpu_by
 
 SPAWN = multiprocessing.get_context("spawn")
-SHORT_S, LONG_S = 0.5, 60.0
+SHORT_S, LONG_S = 0.5, LIMIT_S
 
 
 def other(path, how, ready, end):
