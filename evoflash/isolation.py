@@ -10,6 +10,7 @@ GPU or to the driver. Knows nothing of CUDA: a process loads what its functions 
 import contextlib
 import ctypes
 import errno
+import functools
 import itertools
 import os
 import queue
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import pebble
+import pebble.pool.process as pebble_process
 
 from evoflash.blame import BlameNotes, CallStage, begin_call, note_in
 from evoflash.errors import DeviceError
@@ -34,9 +36,8 @@ T = TypeVar("T")
 
 # Pebble asks a process to end before it kills it; ours do not listen (see _begin), so it need not wait.
 _KILL_AFTER_S = 0.0
-# Pebble 5.2 gives up its whole pool when a process dies before the message that it took a task was read: a
-# race of its threads. The calls under way are then made again in a new pool; a call that breaks two
-# pools is no accident.
+# Pebble 5.2 gives up its whole pool when an idle process dies while no call runs and one waits. The calls
+# under way are then made again in a new pool; a call that breaks two pools is no accident.
 # The same is done for a call whose process was killed from outside, as the system does when memory runs out,
 # and for one whose process died before anything of a candidate had begun in it.
 _TRIES = 2
@@ -97,10 +98,7 @@ class IsolatedPool:
         pebble.CONSTS.term_timeout = _KILL_AFTER_S
         _allow_one_thread()
         self._notes, self._numbers = BlameNotes(), itertools.count()
-        begin = (self._notes, initializer, initargs)
-        self._make: Callable[[], pebble.ProcessPool] = lambda: pebble.ProcessPool(
-            max_workers, initializer=_begin, initargs=begin, context=spawning()
-        )
+        self._make = functools.partial(_make_pool, max_workers, (self._notes, initializer, initargs))
         self._pool = self._make()
         self._begun_s: float | None = None  # when the pool got its first call, of time.monotonic()
         self._has_run = False  # a call, in this pool
@@ -246,6 +244,42 @@ class IsolatedPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Processes(pebble_process.WorkerManager):
+    """Pebble's processes, whose deaths are told once all that they sent before was read.
+
+    Pebble 5.2 reads in one thread and looks for the dead in another: a process that died before the message
+    that it took a call was read had none, by its books. The call then never ended, or the pool was given up.
+    """
+
+    def __init__(self, like: pebble_process.WorkerManager) -> None:
+        super().__init__(like.workers_number, like.worker_parameters, like.mp_context)
+        self._all_read_s = 0.0  # of time.monotonic(): what was sent before has been read and acted on
+        self._seen_dead_s: dict[int, float] = {}
+
+    def receive(self, timeout: float) -> Any:
+        """The next message. Called by one thread, which has acted on the one before."""
+        asked_s = time.monotonic()
+        with contextlib.suppress(OSError):  # closed: pebble's own answer to that follows
+            if self.pool_channel is not None and not self.pool_channel.poll(0):
+                self._all_read_s = asked_s
+        return super().receive(timeout)
+
+    def inspect_workers(self) -> tuple[tuple[int, int | None], ...]:
+        """Number and exit code of each process that ended by itself, and take it off the list."""
+        dead = {pid: process for pid, process in list(self.workers.items()) if not process.is_alive()}
+        self._seen_dead_s = {pid: self._seen_dead_s.get(pid, time.monotonic()) for pid in dead}
+        told = [pid for pid, seen_s in self._seen_dead_s.items() if seen_s < self._all_read_s]
+        for pid in told:
+            del self.workers[pid]
+        return tuple((pid, dead[pid].exitcode) for pid in told if dead[pid].exitcode != 0)
+
+
+def _make_pool(max_workers: int, begin: tuple[Any, ...]) -> pebble.ProcessPool:
+    pool = pebble.ProcessPool(max_workers, initializer=_begin, initargs=begin, context=spawning())
+    pool._pool_manager.worker_manager = _Processes(pool._pool_manager.worker_manager)
+    return pool
 
 
 def begin_processes(modules: Collection[str]) -> None:

@@ -12,6 +12,7 @@ import time
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+import pebble.pool.process as pebble_process
 import pytest
 from places import environment
 from tables import data
@@ -108,7 +109,7 @@ def nap(seconds):
 
 
 def break_pool_of(pool):
-    """What pebble does to itself when a process dies before the message that it took a task was read."""
+    """What pebble does to itself when an idle process dies while no call runs and one waits."""
     until(lambda: pool._pool._pool_manager.task_manager.tasks, what="the pool has a task")
     pool._pool._pool_manager.handle_broken_pool(BrokenProcessPool("All workers expired"))
 
@@ -275,6 +276,29 @@ def test_a_death_before_a_candidate_began_is_tried_again_and_laid_to_the_machine
 ):
     assert pool.submit(die_in, str(tmp_path), part, timeout_s=LIMIT_S).result() == expected
     assert len(list(tmp_path.iterdir())) == tries
+
+
+@pytest.mark.parametrize("neighbours", [0, 1])
+def test_a_death_is_laid_to_its_call_however_late_the_message_that_it_began_is_read(
+    monkeypatch, tmp_path, neighbours
+):
+    """Pebble alone gives up its pool where no other call runs, and else takes the call to run for ever."""
+    receive = pebble_process.WorkerManager.receive
+
+    def receive_late(manager, timeout):
+        message = receive(manager, timeout)
+        if not isinstance(message, pebble_process.NoMessage):
+            time.sleep(0.3)
+        return message
+
+    with IsolatedPool(1 + neighbours) as fresh:
+        others = [fresh.submit(sleep_for_ever, timeout_s=LIMIT_S) for _ in range(neighbours)]
+        until(lambda: all(each.inner for each in fresh._under_way), what="the others have begun")
+        monkeypatch.setattr(pebble_process.WorkerManager, "receive", receive_late)
+        ending = fresh.submit(die_in, str(tmp_path), "kernel", timeout_s=LIMIT_S).result()
+        assert ending == Ending(None, Status.RUNTIME, "the process died of signal 6")
+        assert not any(each.done() for each in others)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_what_began_in_an_earlier_call_of_a_process_is_not_of_this_one(pool):

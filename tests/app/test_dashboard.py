@@ -5,7 +5,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from contextlib import closing
 from dataclasses import replace
@@ -139,7 +138,7 @@ def fetched(address: str) -> dict | None:
     try:
         with urllib.request.urlopen(address, timeout=5) as answer:
             return json.load(answer)
-    except (urllib.error.URLError, ConnectionError):
+    except OSError:  # nobody listens yet, or what does takes its time
         return None
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from functools import partial
 from pathlib import Path
 
@@ -72,14 +71,12 @@ def test_each_kernel_has_the_verdict_that_it_must(base, body, above, edits, stat
 @pytest.mark.sample(2)
 @table_of_cases()
 def test_neither_sandbox_lets_a_kernel_out(kind, body, above, watched) -> None:
-    begun_s = time.monotonic()
     text = text_of(body=body, above=above).replace("FOLDER", str(watched))
 
     answer = judged(watched / "kernel.cu", text, timeout_s=20.0)
 
     assert answer.sandbox == kind
     assert not answer.is_correct
-    assert time.monotonic() - begun_s < 120
 
 
 @pytest.mark.sample(3)

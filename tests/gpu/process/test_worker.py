@@ -296,10 +296,13 @@ def test_a_context_that_has_no_room_is_waited_for(tmp_path):
 
 
 def timed_beside(folder, task, checked):
-    """Proven at once, but for tasks that wait until two processes have been asked to time one."""
-    if task.genome_id.startswith("pair"):
+    """Proven at once, but for tasks that wait until two processes have been asked to time one: as long as it
+    takes, where two should be, else so long that a second one would be noticed.
+    """
+    what, _, number = task.genome_id.partition(" ")
+    if number:
         (Path(folder) / str(os.getpid())).touch()
-        end_s = time.monotonic() + PAIR_S
+        end_s = time.monotonic() + {"pair": LIMIT_S, "lone": LONE_S}[what]
         while len(list(Path(folder).iterdir())) < 2 and time.monotonic() < end_s:
             time.sleep(0.01)
     return replace(checked, rung=Rung.DONE, score_us=1.0, reason=str(len(list(Path(folder).iterdir()))))
@@ -313,7 +316,7 @@ def no_room():
     return 70, 120
 
 
-PAIR_S = 5.0
+LONE_S = 1.0
 
 
 def sharing(tmp_path, memory=room, **jobs):
@@ -333,9 +336,9 @@ class Timed:
         return timed_beside(self.folder, task, checked)
 
 
-def pair_of(worker):
+def two_of(worker, what):
     """Two tasks that each wait for the other."""
-    both = [worker.submit(task_of(name, timed=True)) for name in ("pair 1", "pair 2")]
+    both = [worker.submit(task_of(f"{what} {number}", timed=True)) for number in (1, 2)]
     return [each.result(timeout=LIMIT_S).reason for each in both]
 
 
@@ -343,18 +346,18 @@ def pair_of(worker):
 def test_once_a_kernel_is_proven_two_processes_share_the_gpu_until_the_finals(tmp_path):
     with sharing(tmp_path) as worker:
         assert outcome_of(worker, "good", timed=True).status is Status.CORRECT
-        assert pair_of(worker) == ["2", "2"]
+        assert two_of(worker, "pair") == ["2", "2"]
         worker.begin_finals().result(timeout=LIMIT_S)
         for path in tmp_path.iterdir():
             path.unlink()
-        assert pair_of(worker) == ["1", "1"]
+        assert two_of(worker, "lone") == ["1", "1"]
 
 
 @pytest.mark.full
 def test_where_the_gpu_has_no_room_for_a_second_process_there_is_none(tmp_path):
     with sharing(tmp_path, memory=no_room) as worker:
         assert outcome_of(worker, "good", timed=True).status is Status.CORRECT
-        assert pair_of(worker) == ["1", "1"]
+        assert two_of(worker, "lone") == ["1", "1"]
 
 
 @pytest.mark.full
@@ -362,7 +365,7 @@ def test_two_processes_do_not_share_the_gpu_unless_that_is_asked_for(tmp_path):
     jobs = Jobs(nothing, nothing, check=behave, time_correct=Timed(tmp_path), memory=room)
     with GpuWorker(jobs=jobs) as worker:
         assert outcome_of(worker, "good", timed=True).status is Status.CORRECT
-        assert pair_of(worker) == ["1", "1"]
+        assert two_of(worker, "lone") == ["1", "1"]
 
 
 class Collateral:
