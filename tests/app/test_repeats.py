@@ -15,7 +15,7 @@ from evoflash.app.runs import find_run
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Basis, Proposal, Run, RunKey, Status
 from evoflash.store.store import Store, open_store
-from evoflash.views.html.repeats import page
+from evoflash.views.html.search_curves import page_of_comparison
 from evoflash.views.runs import answer
 
 TIMES = {"uniform": ((30.0, 24.0, 20.0), (28.0, 28.0, 22.0)), "evolution": ((24.0, 15.0), (21.0, 16.5))}
@@ -101,7 +101,7 @@ def test_a_search_without_a_kernel_says_nothing_of_which_is_better(tmp_path: Pat
     assert (found.ratio, found.pairs) == (None, ())
     assert "nothing can be said" in " ".join(answer(found))
     assert json.loads(json.dumps(found.as_dict()))["first"]["quartiles_us"] == [[None, None, None]]
-    assert "<table>" not in page(found)
+    assert "<table>" not in page_of_comparison(found)
 
 
 def test_the_test_of_signs_counts_all_choices_or_many() -> None:

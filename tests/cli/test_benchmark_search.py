@@ -21,7 +21,7 @@ from evoflash.replay.kernel_tuner import read_recording, shipped_spaces
 from evoflash.replay.recorded_space import RecordedOutcome, Recording, recorded_space
 from evoflash.space import Genome, Param
 from evoflash.views import recordings as report
-from evoflash.views.html import benchmark as page
+from evoflash.views.html import search_curves
 
 FIXTURE = FIXTURES / "recorded.json.gz"
 HOW = provenance(["benchmark-search", "a <b>.json"], seeds=6, first_seed=3, reference="uniform")
@@ -157,7 +157,7 @@ class Tags(HTMLParser):
 
 
 def test_the_page_is_whole_and_has_a_plot_for_each_strategy_and_one_of_all(space) -> None:
-    text = page.html(Benchmark((space,), HOW))
+    text = search_curves.page_of_benchmark(Benchmark((space,), HOW))
     tags = Tags(text)
 
     assert tags.open == []
@@ -170,7 +170,7 @@ def test_the_page_is_whole_and_has_a_plot_for_each_strategy_and_one_of_all(space
 
 
 def test_every_point_of_a_plot_lies_within_it(space) -> None:
-    from evoflash.views.html.benchmark import HEIGHT, WIDTH, curves
+    from evoflash.views.html.search_curves import HEIGHT, WIDTH, curves
 
     for row in space.rows:
         for piece in curves(space, row, space.rows[0]).split('points="')[1:]:

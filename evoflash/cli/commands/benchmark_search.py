@@ -45,7 +45,7 @@ def benchmark_search(
     Example: evoflash benchmark-search --strategies all,optuna,kernel-tuner --seeds 50 --budget 200
     """
     from evoflash.app.recordings import run_benchmark
-    from evoflash.views.html.benchmark import html
+    from evoflash.views.html.search_curves import page_of_benchmark
     from evoflash.views.recordings import print_benchmark
 
     page, record = output.with_suffix(".html"), output.with_suffix(".json")
@@ -66,7 +66,7 @@ def benchmark_search(
         ):  # and kept at once: all of it may take an hour
             text = json_text(found.as_dict(), indent=None)
             write_text(record, text + "\n")
-            write_text(page, html(found))
+            write_text(page, page_of_benchmark(found))
     if as_json:
         typer.echo(text)
     else:

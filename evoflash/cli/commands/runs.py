@@ -84,9 +84,9 @@ def compare(
     found = compare_runs(db, first, second)
     if html is not None:
         from evoflash.app.export import write_page
-        from evoflash.views.html.repeats import page
+        from evoflash.views.html.search_curves import page_of_comparison
 
-        write_page(html, page(found))
+        write_page(html, page_of_comparison(found))
         return
     show(found, print_comparison, as_json=as_json)
 

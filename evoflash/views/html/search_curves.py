@@ -1,15 +1,19 @@
-"""A benchmark of strategies as one HTML page with plots, in light and dark. Computes no statistics.
+"""Curves of searches as HTML pages, of a benchmark and of two repeated searches. Computes no statistics.
 
-The page needs no other file. Its plots are SVG text, whose colours come from the page's style.
+A page needs no other file. Its plots are SVG text, whose colours, in light and dark, come from its style.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from html import escape
 
+from evoflash.app.catalogue import problem_name
 from evoflash.app.recordings import Benchmark
+from evoflash.app.repeats import RepeatedSearch, SearchComparison
 from evoflash.replay.benchmark import BenchmarkRow, Space
+from evoflash.version import __version__
 from evoflash.views.recordings import cells, legend
+from evoflash.views.runs import answer, us_text
 
 WIDTH, HEIGHT = 300, 190
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 8, 30
@@ -68,9 +72,9 @@ def _axes(space: Space, x: Callable[[float], float], y: Callable[[float], float]
     return "".join(parts)
 
 
-def scores(space: Space, *, row_height: int = 22) -> str:
+def scores(space: Space) -> str:
     """P of every seed as a dot, each contender a line, with its mean and the 95 % interval of the mean."""
-    left, width = 180, 760
+    left, width, row_height = 180, 760, 22
     lowest = max(-2.0, min([-0.2, *(min(row.scores) for row in space.rows)]))
     height = row_height * len(space.rows) + 34
 
@@ -137,7 +141,7 @@ svg .mean { fill: var(--main); } .soft { color: var(--soft); }
 _COLUMNS = ("mean P", "median P", "below 0", "within 5 %", "CPU ms", "p", "95 % of mean P", "best", "after")
 
 
-def html(found: Benchmark) -> str:
+def page_of_benchmark(found: Benchmark) -> str:
     spaces, how = found.spaces, found.how
     means = ", ".join(f"{escape(name)} {mean:+.2f}" for name, mean in found.overall)
     parts = [
@@ -195,3 +199,73 @@ def _row(row: BenchmarkRow, reference: str) -> str:
     kind = ' class="reference"' if row.name == reference else ""
     words = "".join(f"<td>{escape(word)}</td>" for word in (*cells(row), *more))
     return f"<tr{kind}>{words}</tr>"
+
+
+_WIDE, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 760, 320, 64, 14, 10, 34
+
+
+def page_of_comparison(found: SearchComparison) -> str:
+    """The whole page: who is compared, the curves with their quartiles, the pairs and the answer."""
+    key = found.first.run.key
+    parts = [
+        f"<h1>{escape(problem_name(key.problem))} on {escape(key.gpu)}, {escape(key.basis)}</h1>",
+        f"<p>A (line): {escape(found.first.name)}<br>B (dashed): {escape(found.second.name)}</p>",
+        *(f"<p>{escape(line)}</p>" for line in answer(found)),
+        f'<div class="wide">{_compared_curves(found).replace("<svg ", "<svg class=all ", 1)}</div>',
+        "<p>Median of the best times so far in us, by evaluations; the band has the middle half of A's "
+        "seeds.</p>",
+        _pairs(found),
+        f'<p class="soft">Made by evoflash {escape(__version__)}.</p>',
+    ]
+    return document("evoflash runs compare", parts)
+
+
+def _compared_curves(found: SearchComparison) -> str:
+    bands = [
+        [one.quartiles(at) for at in range(1, found.evaluations + 1)] for one in (found.first, found.second)
+    ]
+    known = [us for band in bands for each in band for us in each if math.isfinite(us)]
+    label = "Best times so far of both searches, by evaluations"
+    if not known:
+        return svg_element(_WIDE, _HEIGHT, label, [])
+    low, high = math.log(min(known)), math.log(max(known)) + 1e-9
+
+    def x(after: float) -> float:
+        return _LEFT + (_WIDE - _LEFT - _RIGHT) * after / found.evaluations
+
+    def y(us: float) -> float:
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - (math.log(us) - low) / (high - low))
+
+    def line(kind: str, which: Sequence[tuple[float, float, float]], at: int) -> str:
+        points = [(x(n), y(each[at])) for n, each in enumerate(which, 1) if math.isfinite(each[at])]
+        return polyline(kind, points)
+
+    mark = "~" * (found.first.is_estimate or found.second.is_estimate)
+    parts = [
+        f'<line class="grid" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{y(us):.1f}" y2="{y(us):.1f}"/>'
+        f'<text class="tick" x="{_LEFT - 6}" y="{y(us) + 3:.1f}" text-anchor="end">{us_text(us, mark)}</text>'
+        for us in (math.exp(low + share * (high - low)) for share in (0, 0.25, 0.5, 0.75, 1))
+    ]
+    parts += [
+        f'<text class="tick" x="{x(n):.1f}" y="{_HEIGHT - 16}" text-anchor="middle">{n}</text>'
+        for n in dict.fromkeys(max(1, round(share * found.evaluations)) for share in (0.25, 0.5, 0.75, 1))
+    ]
+    finite = [(n, each) for n, each in enumerate(bands[0], 1) if all(map(math.isfinite, each))]
+    edge = [(x(n), y(each[2])) for n, each in finite] + [(x(n), y(each[0])) for n, each in reversed(finite)]
+    parts.append(f'<polygon class="band" points="{points_text(edge)}"/>')
+    return svg_element(
+        _WIDE, _HEIGHT, label, [*parts, line("reference", bands[1], 1), line("median", bands[0], 1)]
+    )
+
+
+def _pairs(found: SearchComparison) -> str:
+    def mark(one: RepeatedSearch) -> str:
+        return "~" * one.is_estimate
+
+    rows = "".join(
+        f"<tr><td>{seed}</td><td>{us_text(one, mark(found.first))}</td>"
+        f"<td>{us_text(other, mark(found.second))}</td><td>{one / other:.3f}</td></tr>"
+        for seed, one, other in found.pairs
+    )
+    head = "<tr><th>seed</th><th>A, us</th><th>B, us</th><th>A over B</th></tr>"
+    return f'<div class="wide"><table>{head}{rows}</table></div>' if rows else ""
