@@ -12,6 +12,7 @@ machine may bring.
 import argparse
 import io
 import lzma
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -61,15 +62,14 @@ def pack(files: Iterable[tuple[str, bytes]], folder: Path, name: str, *, is_x86:
 
 
 def fetched(wheels: Sequence[str], machine: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Wheels for that machine, by pip."""
+    """Wheels for that machine, by pip, in a folder that has no others."""
+    shutil.rmtree(folder, ignore_errors=True)
     how = ["--no-deps", "--only-binary=:all:", "--implementation=cp", f"--python-version={machine['python']}"]
     how += [f"--platform={each}_x86_64" for each in machine["platforms"]]
     how += [f"--abi={each}" for each in machine["abis"]]
     command = [sys.executable, "-m", "pip", "download", "-q", *how, "-d", str(folder), *wheels]
     subprocess.run(command, check=True)
-    names = [each.partition("==")[::2] for each in wheels]
-    found = [folder.glob(f"{name.replace('-', '_')}-{version}*.whl") for name, version in names]
-    return [max(each, key=lambda wheel: wheel.stat().st_mtime) for each in found]
+    return sorted(folder.glob("*.whl"))
 
 
 def tree_files(commit: str) -> Iterator[tuple[str, bytes]]:
@@ -99,11 +99,11 @@ def main() -> None:
     parser.add_argument("--tree", action="append", default=[], help="a commit, as the pack tree-COMMIT")
     parser.add_argument("--collect", type=Path)
     given = parser.parse_args()
-    (_FOLDER / "wheels").mkdir(parents=True, exist_ok=True)
+    _FOLDER.mkdir(exist_ok=True)
     told = tomllib.loads((Path(__file__).parent / "packs.toml").read_text(encoding="utf-8"))
     for name in given.packs:
         wanted = {"take": ["*"], "leave": [], "is_x86": False, "add": "nothing", **told["pack"][name]}
-        wheels = fetched(wanted["wheels"], told["machine"], _FOLDER / "wheels")
+        wheels = fetched(wanted["wheels"], told["machine"], _FOLDER / "wheels" / name)
         files = [each for wheel in wheels for each in members(wheel, wanted["take"], wanted["leave"])]
         added = _FOLDER / wanted["add"]
         files += [(str(x.relative_to(added)), x.read_bytes()) for x in added.rglob("*") if x.is_file()]
