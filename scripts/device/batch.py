@@ -27,12 +27,12 @@ from pathlib import Path
 
 from scripts import ROOT
 
-MARK = "DEVICE_REQUEST"  # in the environment of each process of a request, whatever session it is in
+_MARK = "DEVICE_REQUEST"  # in the environment of each process of a request, whatever session it is in
+_COMMON = {"OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 _GRACE_S = 3.0  # from the first signal to the one that cannot be caught
 _PACKING_S = 12.0
 _LARGEST = 16 << 20  # bytes of a file that comes back
 _LEAST_SHARE = 0.5  # of a request's seconds: with less time than that left it is not begun
-_COMMON = {"OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Request:
     prediction: str = ""
     call: int = 0
     gpus: int = 1
-    needs: tuple[str, ...] = ()  # a tree is a pack, too
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -63,22 +63,21 @@ class Run:
 
     def line(self) -> str:
         """How it ended, and the last thing that it said."""
-        said = (self.folder / "out.txt").read_text("utf-8", "replace").split("\n") if self.gpus else []
-        last = next((each.strip() for each in reversed(said) if each.strip()), "")[:160]
+        text = (self.folder / "out.txt").read_text("utf-8", "replace") if self.gpus else ""
         took_s = time.monotonic() - self.began_s if self.gpus else 0.0
-        return f"{self.request.name:28} {self.how:18} {took_s:4.0f} s  GPU {','.join(self.gpus):7} {last}"
+        last = (text.strip().splitlines() or [""])[-1][:160]
+        return f"{self.request.name:36} {self.how:18} {took_s:4.0f} s  GPU {','.join(self.gpus):7} {last}"
 
 
 def requests_of(file: Path) -> list[Request]:
     """Those of a file; one with `rows` is a request for each, whose name and command say the row."""
     found = []
     for table in tomllib.loads(file.read_text(encoding="utf-8"))["request"]:
-        needs, name = tuple(table.pop("needs", ())), table["name"]
+        needs, name = tuple(table.pop("needs", ())), table.pop("name")
         for row in table.pop("rows", [""]):
-            slug = "".join(letter for letter in row if letter.isalnum() or letter in ",_").replace(",", "-")
-            command = table["command"].replace("{row}", row)
-            own = {**table, "command": command, "name": f"{name}-{slug}" if row else name}
-            found.append(Request(**own, needs=needs))
+            short = "".join("-" if each == "," else each for each in row if each not in ":=")
+            own = {**table, "command": table["command"].replace("{row}", row)}
+            found.append(Request(name=f"{name}-{short}".rstrip("-"), needs=needs, **own))
     return found
 
 
@@ -114,7 +113,7 @@ def compile_all(folder: Path) -> None:
 
 def processes_of(request: Request) -> list[int]:
     """Those that it began and that still live, in other sessions too."""
-    mark, found = f"{MARK}={request.name}".encode(), []
+    mark, found = f"{_MARK}={request.name}".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if mark in (entry / "environ").read_bytes().split(b"\0"):
@@ -130,30 +129,28 @@ def end_all(request: Request, with_signal: int) -> None:
 
 
 def start(run: Run, cores: Sequence[int], packs: Sequence[Path], base: Path) -> None:
-    """Begin it in its folder; the first tree of its packs takes the place of this checkout."""
+    """Begin it in its folder; a tree among its packs takes the place of this checkout."""
     shutil.rmtree(run.folder, ignore_errors=True)
-    (run.folder / "out").mkdir(parents=True)
-    (run.folder / "home").mkdir()
+    (run.folder / "home").mkdir(parents=True)
+    (run.folder / "out").mkdir()
     tree = next((each for each in packs if (each / "evoflash").is_dir()), ROOT)
     libraries = [str(each) for pack in packs for each in pack.glob("nvidia/*/lib")]
     own = {
-        MARK: run.request.name,
+        _MARK: run.request.name,
         "CUDA_VISIBLE_DEVICES": ",".join(run.gpus),
-        "OUT": run.folder / "out",
-        "HOME": run.folder / "home",
+        "OUT": str(run.folder / "out"),
+        "HOME": str(run.folder / "home"),
         "PYTHONPATH": ":".join(map(str, [tree, *packs])),
         "LD_LIBRARY_PATH": ":".join([*libraries, os.environ.get("LD_LIBRARY_PATH", "")]).strip(":"),
-        "EVOFLASH_DB": run.folder / "out" / "evoflash.db",
-        "EVOFLASH_CACHE_DIR": run.folder / "home" / "cache",
-        "FLASHINFER_WORKSPACE_BASE": base,  # what it compiles serves all
+        "EVOFLASH_DB": str(run.folder / "out" / "evoflash.db"),
+        "EVOFLASH_CACHE_DIR": str(run.folder / "home" / "cache"),
+        "FLASHINFER_WORKSPACE_BASE": str(base),  # what it compiles serves all
     }
-    env = {**os.environ, **_COMMON, **{name: str(value) for name, value in own.items()}}
-    command = ["taskset", "-c", ",".join(map(str, cores)), "bash", "-c", run.request.command]
+    words = ["taskset", "-c", ",".join(map(str, cores)), "bash", "-c", run.request.command]
     run.began_s = time.monotonic()
     with (run.folder / "out.txt").open("wb") as out:
-        run.process = subprocess.Popen(
-            command, cwd=tree, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
-        )
+        env, nothing = {**os.environ, **_COMMON, **own}, subprocess.DEVNULL
+        run.process = subprocess.Popen(words, cwd=tree, env=env, stdin=nothing, stdout=out, stderr=out)
 
 
 def has_ended(run: Run) -> bool:
@@ -192,29 +189,31 @@ def run_all(
         most = len(free) + sum(len(each.gpus) for each in running)
         for request in list(waiting):
             run = Run(request, base / "requests" / request.name)
-            needs = {name: packs.get(name) for name in request.needs}
-            lacking = [x for x, made in needs.items() if made is None or (made.done() and made.exception())]
-            if lacking or request.gpus > most or left_s < _LEAST_SHARE * request.seconds:
-                run.how = f"lacks {' '.join(lacking)}" if lacking else "not begun"
-                yield run
-            elif len(free) < request.gpus or not all(made and made.done() for made in needs.values()):
+            needs = [packs.get(name) for name in request.needs]
+            if not all(made and not (made.done() and made.exception()) for made in needs):
+                run.how = f"lacks {'/'.join(sorted({*request.needs} - {*packs})) or 'a whole pack'}"
+            elif request.gpus > most or left_s < _LEAST_SHARE * request.seconds:
+                run.how = "not begun"
+            elif len(free) < request.gpus or not all(made and made.done() for made in needs):
                 continue
-            else:
-                run.gpus, free = tuple(free[: request.gpus]), free[request.gpus :]
-                run.limit_s = min(request.seconds, left_s)
-                found = [made.result() for made in needs.values() if made]
-                start(run, [core for gpu in run.gpus for core in cores[gpu]], found, base)
-                running.append(run)
             waiting.remove(request)
+            if run.how:
+                yield run
+                continue
+            run.gpus, free = tuple(free[: request.gpus]), free[request.gpus :]
+            run.limit_s = min(request.seconds, left_s)
+            own = [core for gpu in run.gpus for core in cores[gpu]]
+            start(run, own, [made.result() for made in needs if made], base)
+            running.append(run)
         time.sleep(0.05)
 
 
 def write_results(folders: Sequence[Path], target: Path, *, largest: int = _LARGEST) -> list[str]:
     """One tar of files that xz has compressed, the smallest first; returns what did not fit."""
-    inside = [file for each in folders for file in (each / "out.txt", *sorted((each / "out").rglob("*")))]
+    inside = [file for each in folders for file in (each / "out.txt", *(each / "out").rglob("*"))]
     files = [file for file in inside if file.is_file() and not file.is_symlink()]
     with ThreadPoolExecutor() as pool:
-        packed = list(pool.map(lambda file: lzma.compress(file.read_bytes(), preset=2), files))
+        packed = pool.map(lambda file: lzma.compress(file.read_bytes(), preset=2), files)
     left, size = [], tarfile.RECORDSIZE
     with tarfile.open(target, "w") as tar:
         for file, data in sorted(zip(files, packed, strict=True), key=lambda pair: len(pair[1])):
@@ -228,11 +227,6 @@ def write_results(folders: Sequence[Path], target: Path, *, largest: int = _LARG
     return left
 
 
-def gpus_here() -> list[str]:
-    """Their numbers, by nvidia-smi."""
-    return [line.split()[1].strip(":") for line in os.popen("nvidia-smi -L") if line.startswith("GPU")]
-
-
 def main() -> None:
     """Parse, run, pack; a line for each request."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -243,27 +237,28 @@ def main() -> None:
     parser.add_argument("--gpus", help="as 0,1; default: those of nvidia-smi")
     parser.add_argument("--packs", type=Path, default=ROOT / ".dev")
     parser.add_argument("--base", type=Path, default=Path("/tmp/dev"), help="where to unpack and run")
-    parser.add_argument("--out", type=Path, default=os.environ.get("OUT"), required="OUT" not in os.environ)
+    parser.add_argument("--out", type=Path, default=os.environ.get("OUT", "."))
     given = parser.parse_args()
     until_s = time.monotonic() + given.seconds - _PACKING_S
     names = tuple(given.only.split(","))
     found = [x for x in requests_of(given.requests) if x.name.startswith(names)]
-    chosen = [x for x in found if given.call in (None, x.call)]
-    gpus = given.gpus.split(",") if given.gpus else gpus_here()
+    listed = (line.split()[1].strip(":") for line in os.popen("nvidia-smi -L"))
+    gpus = given.gpus.split(",") if given.gpus else list(listed)
     here = sorted(os.sched_getaffinity(0))
-    share = max(1, len(here) // max(1, len(gpus)))
+    share = max(1, len(here) // len(gpus))
     cores = {gpu: here[at * share :][:share] or here for at, gpu in enumerate(gpus)}
     lines, folders = [], []
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor() as pool:
         packs = unpack(given.packs, given.base, pool)
-        compile_all(ROOT / "evoflash")
+        if not given.gpus:  # a batch that is tried elsewhere does without
+            compile_all(ROOT / "evoflash")
+        chosen = [x for x in found if given.call in (None, x.call)]
         for run in run_all(chosen, cores, packs, given.base, until_s):
             lines.append(run.line())
             folders += [run.folder] if run.gpus else []
             print(lines[-1], flush=True)
     left = write_results(folders, given.out / "results.tar")
-    lines += [f"did not fit: {name}" for name in left]
-    (given.out / "summary.txt").write_text("\n".join(lines) + "\n")
+    (given.out / "summary.txt").write_text("\n".join([*lines, *(f"did not fit: {x}" for x in left), ""]))
 
 
 if __name__ == "__main__":

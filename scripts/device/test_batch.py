@@ -53,7 +53,7 @@ def test_requests_share_gpus_end_by_their_limits_and_come_back_with_all_that_the
     assert said["fails-b2"].endswith("packs/lib/packed.py\nb=2\n")
     assert (tmp_path / "back/hangs/out/file").read_text() == "begun\n"
     lines = (tmp_path / "out/summary.txt").read_text().splitlines()
-    assert {line[:28].strip(): line[29:47].strip() for line in lines} == {
+    assert {line[:36].strip(): line[37:55].strip() for line in lines} == {
         "both": "ok",
         "hangs": "cut at 0.5 s",
         "fails-linearm1-n8": "exit code 3",
@@ -87,7 +87,9 @@ def test_what_does_not_fit_is_named_and_the_rest_comes_back(tmp_path):
 
 def test_every_request_names_packs_that_there_are_and_fits_a_call():
     packs = tomllib.loads((ROOT / "scripts/device/packs.toml").read_text())["pack"]
-    for each in requests_of(ROOT / "scripts/device/requests.toml"):
+    requests = requests_of(ROOT / "scripts/device/requests.toml")
+    assert len({each.name for each in requests}) == len(requests)
+    for each in requests:
         assert all(name in packs or name.startswith("tree-") for name in each.needs), each.name
         assert each.seconds <= 560
         assert each.gpus in (1, 2, 4)
