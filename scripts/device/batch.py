@@ -135,12 +135,13 @@ def start(run: Run, cores: Sequence[int], packs: Sequence[Path], base: Path) -> 
     (run.folder / "out").mkdir()
     tree = next((each for each in packs if (each / "evoflash").is_dir()), ROOT)
     libraries = [str(each) for pack in packs for each in pack.glob("nvidia/*/lib")]
+    folders = [each for pack in packs for each in (pack, *pack.glob("*/dsl_packages"))]  # else a .pth's work
     own = {
         _MARK: run.request.name,
         "CUDA_VISIBLE_DEVICES": ",".join(run.gpus),
         "OUT": str(run.folder / "out"),
         "HOME": str(run.folder / "home"),
-        "PYTHONPATH": ":".join(map(str, [tree, *packs])),
+        "PYTHONPATH": ":".join(map(str, [tree, *folders])),
         "LD_LIBRARY_PATH": ":".join([*libraries, os.environ.get("LD_LIBRARY_PATH", "")]).strip(":"),
         "EVOFLASH_DB": str(run.folder / "out" / "evoflash.db"),
         "EVOFLASH_CACHE_DIR": str(run.folder / "home" / "cache"),
