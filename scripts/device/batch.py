@@ -212,10 +212,11 @@ def run_all(
 def write_results(folders: Sequence[Path], target: Path, *, largest: int = _LARGEST) -> list[str]:
     """One tar of files that xz has compressed, the smallest first; returns what did not fit."""
     inside = [file for each in folders for file in (each / "out.txt", *(each / "out").rglob("*"))]
-    files = [file for file in inside if file.is_file() and not file.is_symlink()]
+    regular = [file for file in inside if file.is_file() and not file.is_symlink()]
+    files = [file for file in regular if file.stat().st_size < 16 * largest]  # more would not be done in time
     with ThreadPoolExecutor() as pool:
         packed = pool.map(lambda file: lzma.compress(file.read_bytes(), preset=2), files)
-    left, size = [], tarfile.RECORDSIZE
+    left, size = [str(file) for file in regular if file not in files], tarfile.RECORDSIZE
     with tarfile.open(target, "w") as tar:
         for file, data in sorted(zip(files, packed, strict=True), key=lambda pair: len(pair[1])):
             entry = tarfile.TarInfo(f"{file.relative_to(folders[0].parent)}.xz")
