@@ -229,8 +229,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _loaded_before_processes_begin(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What forks the processes of pools has loaded the test's module, which many of them look up functions in,
-    and CuPy, with which many compile: a tenth of a second in each.
+    """What forks the processes of pools has loaded the test's module, where many find what they
+    call, and CuPy, with which many compile: a tenth of a second in each.
     """
     from evoflash import spawning
 

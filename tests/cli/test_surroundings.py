@@ -63,8 +63,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def words(stored: Path) -> Iterator[dict[str, str]]:
-    """What the table's places in braces stand for: folders that are there. They lie where no surrounding hides
-    them: files of other tests may be in /dev/shm.
+    """What the table's places in braces stand for: folders that are there, and that no surrounding hides, as
+    those in /dev/shm, where scripts/test keeps the files of tests.
     """
     place = Path(tempfile.mkdtemp(prefix="evoflash-place-", dir="/var/tmp"))
     latin = os.fsdecode(os.fsencode(place) + b"/caf\xe9")
