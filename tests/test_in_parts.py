@@ -5,8 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from evoflash import numerics as bits
-from evoflash import numerics as in_parts
+from evoflash import numerics
 from evoflash.operations.attention.operation import OPERATION
 from evoflash.operations.attention.workload import parse_workload
 
@@ -14,12 +13,11 @@ from evoflash.operations.attention.workload import parse_workload
 @pytest.fixture
 def small_parts(monkeypatch):
     """As if arrays were large."""
-    for module in (in_parts, bits):
-        monkeypatch.setattr(module, "PART", 64)
+    monkeypatch.setattr(numerics, "PART", 64)
 
 
 def drawn(size=1000, seed=3):
-    return in_parts.standard_normal((size // 10, 10), np.random.default_rng(seed))
+    return numerics.standard_normal((size // 10, 10), np.random.default_rng(seed))
 
 
 def test_what_fits_one_part_is_what_the_generator_draws():
@@ -39,15 +37,14 @@ def test_numbers_do_not_depend_on_the_number_of_threads(small_parts, monkeypatch
 def test_encoding_in_parts_changes_no_bit(dtype, monkeypatch):
     numbers = np.random.default_rng(0).standard_normal((3, 7, 50)).astype(np.float32)[:, ::-1]
     numbers[0, 0, :5] = np.nan, np.inf, 1e9, 1e-7, -0.0
-    whole = bits.encode(numbers, dtype)
-    monkeypatch.setattr(bits, "PART", 64)
-    monkeypatch.setattr(in_parts, "PART", 64)
-    assert np.array_equal(bits.encode(numbers, dtype), whole)
+    whole = numerics.encode(numbers, dtype)
+    monkeypatch.setattr(numerics, "PART", 64)
+    assert np.array_equal(numerics.encode(numbers, dtype), whole)
 
 
 def test_an_error_in_a_part_is_raised(small_parts):
     with pytest.raises(ZeroDivisionError):
-        in_parts.each_part(lambda part: 1 / (part.start - 64), 256)
+        numerics.each_part(lambda part: 1 / (part.start - 64), 256)
 
 
 @pytest.mark.parametrize("text", ["b=2,h=4,hkv=2,sq=3,skv=40,d=16,causal", "b=1,h=3,hkv=1,sq=1,skv=70,d=16"])

@@ -60,7 +60,7 @@ from evoflash.evaluators.prepare import (
 from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process import rungs
 from evoflash.gpu.process.finals import FinalReport, FinalTask
-from evoflash.gpu.process.outcome import GpuOutcome
+from evoflash.gpu.process.outcome import GpuOutcome, with_outcome
 from evoflash.gpu.process.rungs import Anchor, GpuTask, launches_on
 from evoflash.gpu.process.warm_up import REFERENCES_LIMIT_S, keep_cases
 from evoflash.gpu.process.worker import GpuWorker
@@ -470,7 +470,7 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
     def _with_timings(self, evaluation: Evaluation, found: LadderProgress) -> Evaluation:
         assert found.outcome is not None, "only what failed before the GPU has none"
         bound = bound_of(estimates(evaluation.genome, found.prepared, self.problem, self.gpu))
-        return replace(_with_outcome(evaluation, found.outcome), bound=bound)
+        return replace(with_outcome(evaluation, found.outcome), bound=bound)
 
     @property
     def retimer(self) -> Self:
@@ -535,16 +535,3 @@ def file_until(calls: Collection["Future[Any]"]) -> Iterator[str]:
         file.touch()
         threading.Thread(target=end, name="evoflash-busy", daemon=True).start()
         yield str(file)
-
-
-def _with_outcome(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:
-    return replace(
-        evaluation,
-        status=outcome.status,
-        rung=outcome.rung,
-        reason=outcome.reason,
-        verdicts=(*evaluation.verdicts, *outcome.verdicts),
-        timings=outcome.timings,
-        score_us=outcome.score_us,
-        environment={**evaluation.environment, **outcome.environment},
-    )

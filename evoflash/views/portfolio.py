@@ -90,7 +90,7 @@ def _cost(row: ServedShape, mark: str) -> str:
 
 def _borders(found: PortfolioResult) -> Iterator[str]:
     rows = at_borders(found)
-    timed = [row for row in rows if row.is_timed]
+    timed = [row for row in rows if row.time]
     if not rows:
         yield "borders: none; no two neighbouring shapes get different kernels"
         return
@@ -98,10 +98,10 @@ def _borders(found: PortfolioResult) -> Iterator[str]:
     measured = found.table.basis is Basis.MEASURED
     how = f"{'timed' if measured else 'ESTIMATED'}, {checked} {'judged' if measured else 'emulated'}"
     if timed:
-        worst = max(timed, key=lambda row: row.regret)
+        worst = max(timed, key=lambda row: row.regret or 0.0)
         yield (
             f"borders: {len(timed)} of {len(rows)} shapes beside a border {how}; at most "
-            f"{_mark(found)}{worst.regret:.1%} slower than another of these kernels ({worst.workload})"
+            f"{_mark(found)}{worst.regret or 0.0:.1%} slower than another of these kernels ({worst.workload})"
         )
     if len(timed) < len(rows):
         missing = len(rows) - len(timed)

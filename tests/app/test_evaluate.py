@@ -6,8 +6,7 @@ import pytest
 from tables import table_of_cases
 
 from evoflash.app import compare as comparing
-from evoflash.app import evaluate as run
-from evoflash.app import evaluate as subject
+from evoflash.app import evaluate
 from evoflash.app.check import subject as checking
 from evoflash.champions import champion_today
 from evoflash.errors import UsageError
@@ -28,12 +27,12 @@ def database(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def outcome(database):
-    chosen = subject.of_words(None, "flash_wmma", ["block_n=32"], problem="mission", gpu="l4", db=database)
-    return run.evaluate(chosen, "emulated", database, argv=ARGV)
+    chosen = evaluate.of_words(None, "flash_wmma", ["block_n=32"], problem="mission", gpu="l4", db=database)
+    return evaluate.evaluate(chosen, "emulated", database, argv=ARGV)
 
 
 def named(what, database, **given):
-    return subject.of_name(str(what), **{"problem": None, "gpu": None, **given}, db=database)
+    return evaluate.of_name(str(what), **{"problem": None, "gpu": None, **given}, db=database)
 
 
 def test_a_genome_of_values_is_checked_and_estimated(outcome) -> None:
@@ -143,7 +142,7 @@ def test_an_exported_file_that_was_edited_is_no_genome(outcome, database, tmp_pa
 @table_of_cases()
 def test_what_names_no_genome_is_refused(what, family, words, says, database) -> None:
     with pytest.raises(UsageError, match=says):
-        subject.of_words(what, family, words, problem=None, gpu="l4", db=database)
+        evaluate.of_words(what, family, words, problem=None, gpu="l4", db=database)
 
 
 def test_json_and_text_are_of_the_same_kernel(outcome) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evoflash import operation as registry
-from evoflash.app.check import lint as compiler_messages
+from evoflash.app.check import text_findings
 from evoflash.app.check.cases import (
     Case,
     OutputArray,
@@ -36,7 +36,6 @@ from evoflash.app.check.confined_runs import (
 )
 from evoflash.app.check.coverage import NOTHING, Coverage, coverage_of
 from evoflash.app.check.findings import Finding, Place, advice, from_report, merge, slow_accesses
-from evoflash.app.check.lint import beyond_in, unseen_in
 from evoflash.app.check.one_run import (
     CaseRun,
     OneRun,
@@ -48,6 +47,7 @@ from evoflash.app.check.one_run import (
     with_callers,
 )
 from evoflash.app.check.subject import KernelUnderTest
+from evoflash.app.check.text_findings import beyond_in, unseen_in
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import Emulation, Site
 from evoflash.emulator.preflight import CPU_LIMIT_S, change_of_calls, cpu_limit_s, run_of
@@ -322,7 +322,7 @@ def check_kernel(
     try:
         library = gxx.build(subject.source, name=subject.name, sees_all=True, boundary=boundary)
     except gxx.KernelBuildError as error:
-        refused = compiler_messages.from_gcc(error.log, file=f"{subject.name}.cu", shift=subject.shift)
+        refused = text_findings.from_gcc(error.log, file=f"{subject.name}.cu", shift=subject.shift)
         # What g++ says of a text that holds names of these follows from them.
         refused = beyond or refused
         path = subject.path or Path(f"{subject.name}.cu")
@@ -493,7 +493,7 @@ def _compile(
     except DeviceError as error:
         return None, (), (f"ptxas was not asked: {error}",)
     if not build.ok:
-        refusal = compiler_messages.from_nvrtc(build.log, file=f"{subject.name}.cu", shift=subject.shift)
+        refusal = text_findings.from_nvrtc(build.log, file=f"{subject.name}.cu", shift=subject.shift)
         return None, refusal, ()
-    warnings = compiler_messages.from_build(build, arch=subject.candidate.compile_key.arch)
+    warnings = text_findings.from_build(build, arch=subject.candidate.compile_key.arch)
     return build, warnings, ()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from evoflash import operation as registry
 from evoflash.app.check.cases import Case, OwnCase, WorkloadCase
-from evoflash.app.check.lint import unseen_lines
 from evoflash.app.check.own_kernel import KernelFile, read_kernel_file
+from evoflash.app.check.text_findings import unseen_lines
 from evoflash.emulator.launch import beyond_emulator
 from evoflash.emulator.preflight import shrunk_text, small_gpu
 from evoflash.errors import UsageError

@@ -5,13 +5,12 @@ portfolio is handed on as exports/portfolio.py writes it (which kernel is needed
 what its users get on each shape and what that costs beside the best there is.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evoflash.app.portfolio import choice
 from evoflash.app.portfolio import choice as rule
 from evoflash.app.portfolio.candidates import candidates
 from evoflash.app.portfolio.choice import Choice
@@ -215,8 +214,8 @@ def _new_table(wanted: PortfolioOptions, mix: tuple[Shape, ...], spec: GpuSpec, 
 def _choose_portfolio(mix: tuple[Shape, ...], session: TableBuilder, most: int) -> PortfolioResult:
     table = session.table
     times = table.times_us([shape.workload for shape in mix])
-    regret, weights = choice.regrets(times), [shape.weight for shape in mix]
-    by_count = tuple(choice.choose(regret, weights, count) for count in range(1, most + 1))
+    regret, weights = rule.regrets(times), [shape.weight for shape in mix]
+    by_count = tuple(rule.choose(regret, weights, count) for count in range(1, most + 1))
     best = by_count[-1]
     if not best.kernels:
         reasons = [reason for row in table.rows for reason in row.absent.values()]
@@ -375,44 +374,25 @@ def _evaluation(found: PortfolioResult, genome_id: str, shapes: list[Workload]) 
 
 @dataclass(frozen=True, slots=True)
 class ServedShape:
-    """One shape of the mix. Without a kernel PyTorch computes it."""
+    """What a shape of the mix gets, or one next to a border. Without a kernel PyTorch computes it."""
 
     workload: Workload
-    weight: float
     kernel: str  # genome id; empty: the fallback
     time: KernelTime | None
-    best: str  # the fastest kernel of the table
+    best: str  # the fastest kernel of the table there; next to a border of the kept ones
     best_us: float | None
-    libraries_us: dict[str, float]
+    weight: float = 0.0  # in the mix
+    libraries_us: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def regret(self) -> float | None:
-        """The ratio of times to the best of the table, less 1; None for the fallback."""
+        """The ratio of times to the best one, less 1; None for the fallback."""
         return self.time.us / self.best_us - 1 if self.time and self.best_us else None
 
     @property
     def library_us(self) -> float | None:
         """PyTorch's faster backend."""
         return min(self.libraries_us.values(), default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class AtBorder:
-    """A shape next to a border: what it gets, and the fastest of the kept kernels there."""
-
-    workload: Workload
-    kernel: str
-    time: KernelTime | None
-    best: str
-    best_us: float | None
-
-    @property
-    def is_timed(self) -> bool:
-        return self.time is not None
-
-    @property
-    def regret(self) -> float:
-        return self.time.us / self.best_us - 1 if self.time and self.best_us else 0.0
 
 
 def serve_mix(found: PortfolioResult) -> tuple[ServedShape, ...]:
@@ -423,12 +403,12 @@ def serve_mix(found: PortfolioResult) -> tuple[ServedShape, ...]:
         row = found.table.row(shape.workload) or ShapeTimes(shape.workload, {})
         kernel = _dispatched_kernel(dispatcher, found, shape.workload)
         best_us = row.times[row.best].us if row.best else None
-        known = (shape.workload, shape.weight, kernel, row.times.get(kernel))
-        rows.append(ServedShape(*known, row.best, best_us, dict(row.libraries_us)))
+        known = (shape.workload, kernel, row.times.get(kernel), row.best, best_us)
+        rows.append(ServedShape(*known, shape.weight, dict(row.libraries_us)))
     return tuple(rows)
 
 
-def at_borders(found: PortfolioResult) -> tuple[AtBorder, ...]:
+def at_borders(found: PortfolioResult) -> tuple[ServedShape, ...]:
     """Both shapes of each border that get a kernel, each once."""
     dispatcher = Dispatcher(found.rule)
     shapes = dict.fromkeys(shape for border in found.borders for shape in (border.first, border.second))
@@ -436,12 +416,12 @@ def at_borders(found: PortfolioResult) -> tuple[AtBorder, ...]:
     return tuple(row for row in rows if row.kernel)
 
 
-def _at_border(dispatcher: Dispatcher, found: PortfolioResult, workload: Workload) -> AtBorder:
+def _at_border(dispatcher: Dispatcher, found: PortfolioResult, workload: Workload) -> ServedShape:
     row = found.table.border(workload, found.kernels) or ShapeTimes(workload, {})
     kernel = _dispatched_kernel(dispatcher, found, workload)
     kept = {name: row.times[name].us for name in found.kernels if name in row.times}
     best = min(kept, key=lambda name: kept[name], default="")
-    return AtBorder(workload, kernel, row.times.get(kernel), best, kept.get(best))
+    return ServedShape(workload, kernel, row.times.get(kernel), best, kept.get(best))
 
 
 def _dispatched_kernel(dispatcher: Dispatcher, found: PortfolioResult, workload: Workload) -> str:
@@ -504,16 +484,16 @@ def _shape(row: ServedShape) -> dict[str, Any]:
         "best": row.best or None,
         "best_us": row.best_us,
         "regret": row.regret,
-        "libraries_us": row.libraries_us,
+        "libraries_us": dict(row.libraries_us),
     }
 
 
-def _border(row: AtBorder) -> dict[str, Any]:
+def _border(row: ServedShape) -> dict[str, Any]:
     return {
         "problem": str(row.workload),
         "kernel": row.kernel,
         "us": row.time.us if row.time else None,
         "best": row.best or None,
         "best_us": row.best_us,
-        "regret": row.regret if row.is_timed else None,
+        "regret": row.regret,
     }

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evoflash.app.model_credit import ModelCredit
+from evoflash.evaluation import Verdict
 from evoflash.gpu.timing.relative import GpuFactor
 from evoflash.space import Value
 from evoflash.strategies.gene_effects import GeneEffect, Nogood
@@ -102,19 +103,6 @@ class Roofline:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredCheck:
-    """An output on one workload compared with the reference, as the run stored it."""
-
-    workload: str
-    passed: bool
-    rel_l2: float | None
-    max_over_rms: float | None
-    lse_error: float | None
-    honest_ratio: float | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class SourceFinding:
     """What `evoflash check` found in the winner, by line of its source; 0: of no line."""
 
@@ -143,7 +131,7 @@ class WinnerKernel:
     """The winner's sources and checks. `emulated` says what the emulator did for this report, or why not."""
 
     sources: tuple[CompiledSource, ...]
-    checks: tuple[StoredCheck, ...]
+    checks: tuple[Verdict, ...]  # as the run stored them; what an operation does not have is no number
     emulated: str
     emulated_runs: int
     found: tuple[SourceFinding, ...]

@@ -19,7 +19,6 @@ from evoflash.app.report.record import (
     Roofline,
     RooflineBound,
     SourceFinding,
-    StoredCheck,
     Tie,
     VerdictOn,
     WinnerKernel,
@@ -157,15 +156,7 @@ def kernel(best: Evaluation | None, *, is_checked: bool) -> WinnerKernel | None:
     if best is None:
         return None
     checks = tuple(
-        StoredCheck(
-            verdict.workload,
-            verdict.passed,
-            verdict.rel_l2,
-            verdict.max_over_rms,
-            verdict.lse_error if has_lse(verdict.workload) else None,
-            verdict.honest_ratio,
-            verdict.reason,
-        )
+        verdict if has_lse(verdict.workload) else replace(verdict, lse_error=math.nan)
         for verdict in best.verdicts
     )
     try:

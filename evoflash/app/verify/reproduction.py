@@ -19,6 +19,7 @@ from evoflash.app.verify.claim import Claim
 from evoflash.errors import DeviceError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
 from evoflash.gpu.launcher import PresentGpu, present_gpu, present_spec, spec_of
+from evoflash.gpu.process.outcome import with_outcome
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import export_words, genome_of_words, valid_genome
@@ -76,17 +77,7 @@ def _measure_edited(path: Path, problem: Problem, checked: CheckReport, emulated
     )
     with GpuWorker() as worker:
         outcome = worker.submit(task).result()
-    return replace(
-        emulated,
-        basis=Basis.MEASURED,
-        status=outcome.status,
-        rung=outcome.rung,
-        reason=outcome.reason,
-        verdicts=outcome.verdicts,
-        timings=outcome.timings,
-        score_us=outcome.score_us,
-        environment=dict(outcome.environment),
-    )
+    return with_outcome(replace(emulated, basis=Basis.MEASURED, verdicts=(), environment={}), outcome)
 
 
 STRATEGY = "verify"  # the name of its runs in the store: no search

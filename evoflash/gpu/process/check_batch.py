@@ -34,7 +34,7 @@ from evoflash.gpu.comparisons import (
 )
 from evoflash.gpu.launcher import LoadedKernel
 from evoflash.gpu.memory import layouts_of, on_device, raw_bytes
-from evoflash.gpu.process.right_answers import RightRows, compute_right
+from evoflash.gpu.process.right_answers import RightRows, compute_right, errors_of
 from evoflash.operation import ELEMENT_BYTES, ErrorScale, TensorSpec, operation_of
 from evoflash.operations.expectations import Reach, Relation, Rows, outputs_of, thresholds_of
 from evoflash.validation.metamorphic import drift_of_sums, drift_of_worst
@@ -259,19 +259,12 @@ class _PlanOnSlab:
     ) -> Errors:
         """Of one tensor of rows, or of one of numbers, or of one of each."""
         name = self.plan.launches[check.launch].inputs.name
-        scale = self._scale(check, rows) if rows else None
         where = self._place(check, rows, found.worst) if rows else ""
-        return Errors(
-            inputs=name,
+        return errors_of(
+            found,
+            self._scale(check, rows) if rows else None,
+            name=name,
             is_ordinary=name in self._ordinary,
-            squared=found.squared,
-            reference_squared=scale.squared if scale else 0.0,
-            honest_squared=scale.honest_squared if scale else 0.0,
-            max_over_rms=found.max_over_rms,
-            honest_max_over_rms=scale.honest_max_over_rms if scale else 0.0,
-            lse=found.number,
-            lse_error=found.number_error,
-            broken=f"{found.broken} elements" if found.broken else "",
             where=f"{rows.name} {where}" if rows and len(self._rows) > 1 else where,
             lse_where=self._place(check, numbers, (found.number_row,)) if numbers else "",
         )

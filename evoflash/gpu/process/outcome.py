@@ -158,3 +158,17 @@ def stop_if_wrong(outcome: GpuOutcome) -> None:
     last = outcome.verdicts[-1]
     if not last.passed:
         raise RejectedError(Status.CORRECTNESS, f"{last.workload}: {last.reason}")
+
+
+def with_outcome(evaluation: Evaluation, outcome: GpuOutcome) -> Evaluation:
+    """What came of a genome on the GPU, beside what was found of it before."""
+    return replace(
+        evaluation,
+        status=outcome.status,
+        rung=outcome.rung,
+        reason=outcome.reason,
+        verdicts=(*evaluation.verdicts, *outcome.verdicts),
+        timings=outcome.timings,
+        score_us=outcome.score_us,
+        environment={**evaluation.environment, **outcome.environment},
+    )

@@ -68,20 +68,34 @@ class RightRows:
         """What a comparison found, as the validator has it; `name` is the test input's."""
         (rows,), numbers = (outputs_of(workload, role) for role in ("rows", "numbers"))
         row, number_row = (int(self.rows[at]) for at in (found.worst[0], found.number_row))
-        return Errors(
-            inputs=name,
+        return errors_of(
+            found,
+            self.scale,
+            name=name,
             is_ordinary=is_ordinary,
-            squared=found.squared,
-            reference_squared=self.scale.squared,
-            honest_squared=self.scale.honest_squared,
-            max_over_rms=found.max_over_rms,
-            honest_max_over_rms=self.scale.honest_max_over_rms,
-            lse=found.number,
-            lse_error=found.number_error,
-            broken=f"{found.broken} elements" if found.broken else "",
             where=place_of(rows, (*np.unravel_index(row, rows.shape[:-1]), found.worst[1])),
             lse_where=place_of(numbers[0], np.unravel_index(number_row, numbers[0].shape)) if numbers else "",
         )
+
+
+def errors_of(
+    found: ErrorStats, scale: ErrorScale | None, *, name: str, is_ordinary: bool, where: str, lse_where: str
+) -> Errors:
+    """What a comparison found, as the validator has it, and where; no scale: of numbers alone."""
+    return Errors(
+        inputs=name,
+        is_ordinary=is_ordinary,
+        squared=found.squared,
+        reference_squared=scale.squared if scale else 0.0,
+        honest_squared=scale.honest_squared if scale else 0.0,
+        max_over_rms=found.max_over_rms,
+        honest_max_over_rms=scale.honest_max_over_rms if scale else 0.0,
+        lse=found.number,
+        lse_error=found.number_error,
+        broken=f"{found.broken} elements" if found.broken else "",
+        where=where,
+        lse_where=lse_where,
+    )
 
 
 def has_device_reference(workload: Workload) -> bool:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from evoflash.numerics import PART, Floats, decode, each, round_to
 from evoflash.operation import ExpectedNumbers, ExpectedOutputs, Sample
 from evoflash.operations.attention.forms.dense import scale
-from evoflash.operations.attention.forms.dense import scale as softmax_scale
 from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import (
@@ -151,7 +150,7 @@ def expect(workload: AttentionWorkload, inputs: AttentionInputs, *, where: Sampl
     lagging = np.empty(shape, np.float32)
     answers: tuple[Floats, ...] = (out, lse, plain, plain_lse, lagging)
     seen = visible(where.rows, workload.seq_q, workload.seq_kv, causal=workload.causal)
-    factor = softmax_scale(workload)
+    factor = scale(workload)
 
     def compute(group: tuple[int, int]) -> None:
         """All heads of the sample that read one head of K and V, their rows below each other."""

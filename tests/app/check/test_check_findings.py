@@ -9,7 +9,7 @@ from places import ROOT
 from rich.console import Console
 from tables import table_of_cases
 
-from evoflash.app.check import lint as compiler_messages
+from evoflash.app.check import text_findings
 from evoflash.app.check.coverage import NOTHING, Coverage
 from evoflash.app.check.findings import KINDS, Finding, Place, from_report, merge, slow_accesses
 from evoflash.app.check.one_run import RunRecord
@@ -189,7 +189,7 @@ def test_an_error_of_gpp_points_at_the_kernel_also_when_it_stands_in_the_layer()
         "/cache/k.cu:20:11:   required from here\n"
         "/cache/ef.h:60:3: error: static assertion failed\n"
     )
-    own, inside = compiler_messages.from_gcc(log, file="k.cu", shift=2)
+    own, inside = text_findings.from_gcc(log, file="k.cu", shift=2)
 
     assert (own.line, own.column, own.message) == (15, 5, "'no_such' was not declared")
     assert (inside.line, inside.column, inside.message) == (22, 0, "static assertion failed")
@@ -197,7 +197,7 @@ def test_an_error_of_gpp_points_at_the_kernel_also_when_it_stands_in_the_layer()
 
 def test_errors_of_nvrtc_are_read_off_its_log():
     log = 'k.cu(13): error: identifier "x" is undefined\n\nef.h(9): error: no\n\n2 errors detected.\n'
-    own, inside = compiler_messages.from_nvrtc(log, file="k.cu")
+    own, inside = text_findings.from_nvrtc(log, file="k.cu")
 
     assert (own.line, own.message) == (13, 'identifier "x" is undefined')
     assert (inside.line, inside.message) == (0, "no (ef.h, line 9)")
@@ -210,7 +210,7 @@ def test_spills_and_serialised_wgmma_are_warnings():
     )
     key = AttentionKey(64, "fp16", False, 1, "sm_90a")
     build = Build("g", key, "s", "c", registers=255, spill_bytes=40, warnings=(message,))
-    spills, serialized = compiler_messages.from_build(build, arch="sm_90a")
+    spills, serialized = text_findings.from_build(build, arch="sm_90a")
 
     assert (spills.kind, serialized.kind) == ("spills", "wgmma-serialized")
     assert "40 bytes" in spills.message

@@ -6,9 +6,9 @@ import pytest
 from checked_text import checked_text
 from tables import data, table_of_cases
 
-from evoflash.app.check.lint import unseen_in
 from evoflash.app.check.runs import CheckReport
 from evoflash.app.check.subject import of_export
+from evoflash.app.check.text_findings import unseen_in
 from evoflash.errors import UsageError
 from evoflash.kernels.lint import lint
 from evoflash.kernels.standalone import export_values

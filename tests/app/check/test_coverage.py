@@ -6,8 +6,8 @@ from places import TESTS
 from tables import table_of_cases
 
 from evoflash.app.catalogue import primitive_groups, primitives_text
-from evoflash.app.check.lint import unseen_lines
 from evoflash.app.check.runs import CheckReport, reports_as_dict
+from evoflash.app.check.text_findings import unseen_lines
 
 SMALL = (TESTS / "app" / "check" / "small.cu").read_text()
 

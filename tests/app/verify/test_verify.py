@@ -14,8 +14,7 @@ import pytest
 from rich.console import Console
 from tables import table_of_cases
 
-from evoflash.app import evaluate as evaluating
-from evoflash.app import evaluate as subject
+from evoflash.app import evaluate
 from evoflash.app.leaderboard import read_rankings
 from evoflash.app.verify.claim import Claim, of_evaluation, of_json
 from evoflash.app.verify.claim_sources import ClaimSelector, claim_of
@@ -48,8 +47,8 @@ def database(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def evaluation(database):
-    chosen = subject.of_words(None, "flash_wmma", ["block_n=32"], problem="mission", gpu="l4", db=database)
-    return evaluating.evaluate(chosen, "emulated", database, argv=("evaluate",)).evaluation
+    chosen = evaluate.of_words(None, "flash_wmma", ["block_n=32"], problem="mission", gpu="l4", db=database)
+    return evaluate.evaluate(chosen, "emulated", database, argv=("evaluate",)).evaluation
 
 
 @pytest.fixture
@@ -220,8 +219,8 @@ def test_a_true_row_of_this_gpu_is_confirmed_and_a_halved_time_is_not(tmp_path, 
     except EvoflashError as error:
         pytest.skip(f"needs a GPU ({error})")
     db = str(tmp_path / "gpu.db")
-    chosen = subject.of_words(None, "flash_mma", [], problem="mission", gpu=None, db=db)
-    first = evaluating.evaluate(chosen, "gpu", db, argv=()).evaluation
+    chosen = evaluate.of_words(None, "flash_mma", [], problem="mission", gpu=None, db=db)
+    first = evaluate.evaluate(chosen, "gpu", db, argv=()).evaluation
     (told,) = json.loads(json.dumps([first.as_dict()]))
     claim = of_json(told, "a row")
     found = find_out(claim, db, argv=())
@@ -596,8 +595,8 @@ def test_a_folder_with_something_else_in_place_of_its_machine_code_is_refuted(
     is_code, evaluation, tmp_path, database
 ) -> None:
     """Also where its description was made to fit the file: another kernel, or no cubin at all."""
-    other = subject.of_words(None, "flash_wmma", ["block_n=64"], problem="mission", gpu="l4", db=database)
-    build = evaluating.evaluate(other, "emulated", database, argv=()).evaluation.builds[0]
+    other = evaluate.of_words(None, "flash_wmma", ["block_n=64"], problem="mission", gpu="l4", db=database)
+    build = evaluate.evaluate(other, "emulated", database, argv=()).evaluation.builds[0]
     content = Path(build.cubin_path).read_bytes() if is_code else b"no cubin"
     exported(measured(evaluation), tmp_path / "kernel.cubin").write_bytes(content)
     data = json.loads((tmp_path / "kernel.json").read_text())

@@ -18,7 +18,6 @@ from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Baseline, Basis, RunKey, Status, Timing, Verdict
 from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL
 from evoflash.gpu.baselines.attention import flash_attention_3, flashinfer, sdpa, xformers
-from evoflash.gpu.baselines.attention import flash_attention_3 as fa3
 from evoflash.gpu.baselines.attention import flash_attention_4 as fa4
 from evoflash.gpu.baselines.contender import (
     BaselineAbsentError,
@@ -168,7 +167,7 @@ def bench_of(workload):
 @SHAPES
 def test_flash_attention_3_gets_its_layout_and_mask(torch, workload, monkeypatch):
     monkeypatch.setitem(sys.modules, "flash_attn_interface", stand_in("flash_attn_interface", torch))
-    for called in fa3.calls("fa3", bench_of(workload)):
+    for called in flash_attention_3.calls("fa3", bench_of(workload)):
         check(torch, called, workload)
         assert "flash-attn-3" in called.environment
 
@@ -177,7 +176,7 @@ def test_flash_attention_3_gets_its_layout_and_mask(torch, workload, monkeypatch
 def wheel(request, monkeypatch, tmp_path):
     """A package that brings FlashAttention-3, as a folder on the path; importing it would fail."""
     package, file = request.param
-    for name in fa3._MODULES:
+    for name in flash_attention_3._MODULES:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, package, raising=False)
     library = tmp_path / package / file
@@ -210,7 +209,7 @@ def test_flash_attention_3_is_found_in_wheels_of_others(torch, workload, monkeyp
                  (("flash_attn_3", xformers), ("_vllm_fa3_C", vllm))}  # fmt: skip
     stand_in_ops = types.SimpleNamespace(load_library=loaded.append, **operators)
     monkeypatch.setattr(flash_attention_3, "torch", lambda: types.SimpleNamespace(ops=stand_in_ops))
-    called = list(fa3.calls("fa3", bench_of(workload)))
+    called = list(flash_attention_3.calls("fa3", bench_of(workload)))
     assert loaded == [str(wheel)]
     assert len(called) == (1 if "vllm" in wheel.parts else 2)
     for each in called:
@@ -221,14 +220,14 @@ def test_flash_attention_3_is_found_in_wheels_of_others(torch, workload, monkeyp
 def test_a_library_in_a_wheel_that_does_not_load_makes_flash_attention_3_absent(torch, wheel):
     del torch
     with pytest.raises(BaselineAbsentError, match=rf"^FlashAttention-3 in (vllm|xformers): .*{wheel.name}"):
-        next(fa3.calls("fa3", bench_of(SQUARE)))
+        next(flash_attention_3.calls("fa3", bench_of(SQUARE)))
 
 
 def test_without_any_flash_attention_3_says_what_to_install(monkeypatch):
-    for name in (*fa3._MODULES, "flash_attn_3", "xformers", "vllm"):
+    for name in (*flash_attention_3._MODULES, "flash_attn_3", "xformers", "vllm"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BaselineAbsentError, match=r"is not installed: pip install .*xformers==0\.0\.34"):
-        next(fa3.calls("fa3", bench_of(SQUARE)))
+        next(flash_attention_3.calls("fa3", bench_of(SQUARE)))
 
 
 @SHAPES

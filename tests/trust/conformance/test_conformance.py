@@ -19,7 +19,6 @@ from evoflash.isolation import Ending
 from evoflash.kernels import gxx
 from evoflash.trust.conformance import arithmetic, hopper, snippets, worker
 from evoflash.trust.conformance import run as report
-from evoflash.trust.conformance import worker as emulated
 from evoflash.trust.conformance.cases import UNWRITTEN, Bound, CaseResult, Label, Trial, primitives
 from evoflash.trust.conformance.run import _Progress, _settle, conform
 from evoflash.trust.conformance.worker import compare, errors_ulp
@@ -86,7 +85,7 @@ def results(name: str, **modes: Any) -> dict[str, Array]:
     (case,) = (case for case in entry.cases() if dict(case.modes) == modes)
     module = snippets._module("one", [snippets.snippet(entry, case)])
     (trial,) = module.make()
-    return emulated.run_on_emulator(trial, gxx.build(module.source, name="conformance"))
+    return worker.run_on_emulator(trial, gxx.build(module.source, name="conformance"))
 
 
 def small(words: Array) -> Array:

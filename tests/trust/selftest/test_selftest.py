@@ -20,8 +20,7 @@ from evoflash.gpu.process.warm_up import Jobs
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.kernels.gxx import KernelBuildError
 from evoflash.specs import load_gpu
-from evoflash.trust.selftest import run as emulated
-from evoflash.trust.selftest import run as on_gpu
+from evoflash.trust.selftest import run as selftest
 from evoflash.trust.selftest import staged_frauds
 from evoflash.trust.selftest.corpus import (
     End,
@@ -146,13 +145,13 @@ def test_every_fraud_says_where_it_must_end(fraud):
 def test_an_honest_kernel_sold_as_a_fraud_slips_through():
     harmless = replace(fraud_of("no-op"), patch=(("#include", "// as it was\n#include"),))
 
-    found = outcome("harmless", "emulator", harmless.emulated, emulated.try_fraud(harmless, GPU, 1))
+    found = outcome("harmless", "emulator", harmless.emulated, selftest.try_fraud(harmless, GPU, 1))
 
     assert (found.end, found.is_good) == (End.SLIPPED, False)
 
 
 def test_a_fraud_sold_as_a_control_is_rejected():
-    found = outcome("no-op", "emulator", ExpectedRejection(), emulated.try_fraud(fraud_of("no-op"), GPU, 1))
+    found = outcome("no-op", "emulator", ExpectedRejection(), selftest.try_fraud(fraud_of("no-op"), GPU, 1))
 
     assert (found.end, found.is_good) == (End.REFUSED, False)
 
@@ -171,16 +170,16 @@ def test_a_fraud_sold_as_a_control_is_rejected():
 def test_a_rejection_counts_only_where_and_as_it_is_named(ends, end):
     fraud = replace(fraud_of("writes zeros"), emulated=PREFLIGHT)  # correctness is not asked
 
-    assert outcome(fraud.name, "emulator", ends, emulated.try_fraud(fraud, GPU, 1)).end is end
+    assert outcome(fraud.name, "emulator", ends, selftest.try_fraud(fraud, GPU, 1)).end is end
 
 
 def test_what_does_not_compile_is_no_rejection():
     broken = replace(fraud_of("no-op"), patch=(("#include", "this is no C++\n#include"),))
 
     with pytest.raises(KernelBuildError):
-        emulated.try_fraud(broken, GPU, 1)
+        selftest.try_fraud(broken, GPU, 1)
     with pytest.raises(EvoflashError, match="NVRTC refuses it"):
-        on_gpu.task_of(broken, GPU, 1)
+        selftest.task_of(broken, GPU, 1)
 
 
 def test_a_patch_that_does_not_fit_its_kernel_is_told():
@@ -219,8 +218,8 @@ def test_the_books_are_believed_only_where_they_are_right(book, seed):
 
 
 def test_a_task_for_the_gpu_has_the_frauds_code_and_the_shapes_of_a_search():
-    honest, wrong = (on_gpu.task_of(fraud_of(name), GPU, 1) for name in ("honest mma", "scores ignored"))
-    many = on_gpu.task_of(fraud_of("one tile of many dropped"), GPU, 1)
+    honest, wrong = (selftest.task_of(fraud_of(name), GPU, 1) for name in ("honest mma", "scores ignored"))
+    many = selftest.task_of(fraud_of("one tile of many dropped"), GPU, 1)
 
     assert honest.cubins != wrong.cubins
     assert honest.checks == wrong.checks
@@ -242,7 +241,7 @@ def test_what_the_gpu_says_counts_only_where_and_as_it_is_named(status, rung, re
     fraud = fraud_of("honest until it is timed")
     reached = GpuOutcome(fraud.name, Status(status), Rung(rung), reason)
 
-    assert outcome(fraud.name, "GPU", fraud.measured, on_gpu.rejection_of(reached)).end is End(end)
+    assert outcome(fraud.name, "GPU", fraud.measured, selftest.rejection_of(reached)).end is End(end)
 
 
 @pytest.mark.full
@@ -264,7 +263,7 @@ def test_the_gpus_half_says_what_each_fraud_came_to():
 def test_a_process_that_dies_without_a_word_is_a_complaint():
     reached = GpuOutcome("x", Status.RUNTIME, Rung.SMOKE)
 
-    assert on_gpu.rejection_of(reached) == {Rung.SMOKE: "runtime"}
+    assert selftest.rejection_of(reached) == {Rung.SMOKE: "runtime"}
 
 
 def test_the_report_repeats_what_is_wrong_and_counts():
