@@ -14,7 +14,7 @@ _REQUESTS = """
 [[request]]
 name = "both"
 command = "echo $CUDA_VISIBLE_DEVICES; grep Cpus_allowed_list /proc/self/status"
-seconds = 5
+seconds = 15
 gpus = 2
 [[request]]
 name = "hangs"
@@ -24,12 +24,12 @@ seconds = 0.5
 name = "fails"
 command = "python -c 'import packed; print(packed.__file__)'; echo {row}; exit 3"
 rows = ["linear:m=1,n=8", "b=2"]
-seconds = 5
+seconds = 15
 needs = ["lib"]
 [[request]]
 name = "lacks"
 command = "echo"
-seconds = 5
+seconds = 15
 needs = ["fa9"]
 [[request]]
 name = "late"
@@ -44,7 +44,7 @@ def test_requests_share_gpus_end_by_their_limits_and_come_back_with_all_that_the
     pack([("packed.py", b"")], tmp_path, "lib")
     where = {"requests": "requests.toml", "packs": ".", "base": "base", "out": "out"}
     options = [f"--{name}={tmp_path / folder}" for name, folder in where.items()]
-    command = [sys.executable, "-m", "scripts.device.batch", "--gpus=0,1", "--seconds=40", *options]
+    command = [sys.executable, "-m", "scripts.device.batch", "--gpus=0,1", "--seconds=60", *options]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
     collect(tmp_path / "out" / "results.tar", tmp_path / "back")
