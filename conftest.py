@@ -227,6 +227,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _loaded_before_processes_begin(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What forks the processes of pools has loaded the test's module, where many find what they
+    call, and CuPy, with which many compile: a tenth of a second in each.
+    """
+    from evoflash import spawning
+
+    spawning._loaded_first.update((request.module.__name__, "cupy"))
+    yield
+    spawning._loaded_first.discard(request.module.__name__)
+
+
 @pytest.fixture(autouse=True)
 def _own_database(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test meets the user's database, nor another test's."""

@@ -5,6 +5,7 @@ lies beside it in `scripts/<topic>/records/`, its test in `scripts/<topic>/test_
 compressed with xz where it is long (`xzcat FILE`). A script whose measurement is done is deleted, its record
 stays: a topic without scripts has such records.
 
+    device/        Many independent measurements in one call of a lent machine with GPUs
     exports/       Whether exported kernels are right, in programs that know nothing of evoflash
     families/      Scripts that look at whole kernel families
     model/         What the performance model is worth beside measured times

@@ -79,7 +79,10 @@ def _serve() -> bool:
 
 
 def _fork_servers(asked: socket.socket) -> None:
-    """Forks a fork server for each socket that arrives, until no command can send one any more."""
+    """Forks a fork server for each socket that arrives, until no command can send one any more. What their
+    processes would load is loaded here.
+    """
+    fork_server._load(machines._LOADED_FIRST)
     while True:
         text, sockets, _, _ = socket.recv_fds(asked, 1 << 16, 1)
         if not text:
@@ -127,6 +130,7 @@ def _run(servers: socket.socket) -> None:
 
 if __name__ == "__main__":
     from evoflash import fork_server
+    from evoflash.app.search import machines
 
     load_commands()
     asks, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

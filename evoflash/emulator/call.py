@@ -62,6 +62,7 @@ class EmulatorRun:
     is_rescaled: bool = False  # another scale and inputs that make up for it, see Operation.rescale
     watched: tuple[int, ...] = ()  # lines whose callers are told apart, of a library built for that
     is_repeated: bool = False  # three calls in one memory: on inputs, on others, and on the first again
+    kernel_before: Path | None = None  # its library, where a sandbox has no compiler; None: it is built
 
     def __str__(self) -> str:
         without = "".join(f", {name} null" for name in self.without)
@@ -118,6 +119,7 @@ def run_calls(
     specs, inputs = operation.tensors(workload), calls[0]
     with emulator.Memory(np.random.default_rng(run.seed) if run.is_displaced else None) as memory:
         written_before = _written_before(specs, launches[0], run)
+        results = [spec.name for spec in specs if spec.role != "input" and spec.name not in run.without]
         placed = {
             spec.name: _place(memory, spec, run, inputs, is_read_only=spec.name not in written_before)
             for spec in specs
@@ -140,12 +142,13 @@ def run_calls(
                 for spec in specs:
                     arrays[spec.name][...] = _fill_of(spec, inputs)
             if launches[0].dependent and not run.is_strided:
-                zeroed = () if scratch is None else (scratch[: launches[0].zeroed_bytes],)
-                _run_the_kernel_before([*(arrays[name] for name in written_before), *zeroed], run)
+                parts = () if scratch is None else np.split(scratch, [launches[0].zeroed_bytes])
+                written = [*(arrays[name] for name in written_before), *parts[:1]]
+                read = [*(arrays[name] for name in results), *parts[1:]]
+                _run_the_kernel_before(written, read, run)
             ordered = replace(run, seed=run.seed + at)
             emulations = [launch_once(library, launch, given, ordered) for launch in launches]
-            written = (spec for spec in specs if spec.role != "input" and spec.name not in run.without)
-            output = Output({spec.name: arrays[spec.name].copy() for spec in written})
+            output = Output({name: arrays[name].copy() for name in results})
             if scratch is not None and scratch[: launches[0].zeroed_bytes].any():
                 emulations[-1] = _with_report(emulations[-1], _NOT_ZEROED)
             if between := _gap_write_report(placed, specs):
@@ -170,33 +173,42 @@ def _written_before(specs: Sequence[TensorSpec], launch: LaunchConfig, run: Emul
     return tuple(spec.name for spec in specs if spec.role == "input" and not spec.is_constant)
 
 
+_MOST_BEFORE = 16  # arrays that a kernel before a call uses
 _BEFORE = """\
 #include "ef.h"
 
-// Writes what lies there once more, two bytes at a time.
-EF_DEV void write(ef::u16* target, int count) {{
-  for (int i = threadIdx.x; i < count; i += 32) ef::stg(target + i, ef::ldg(target + i));
+// Two bytes at a time: what lies there is written once more, or read; nothing is there for most.
+EF_DEV void use(ef::u16* at, int count, int writes) {{
+  for (int i = threadIdx.x; i < count; i += 32) {{
+    const ef::u16 value = ef::ldg(at + i);
+    if (writes) ef::stg(at + i, value);
+  }}
 }}
 
 extern "C" __global__ void kernel_before({parameters}) {{
   {body}
 }}
 EF_EXPORT_KERNEL(kernel_before)
-"""
+""".format(
+    parameters=", ".join(f"ef::u16* a{at}, int count{at}, int writes{at}" for at in range(_MOST_BEFORE)),
+    body="\n  ".join(f"use(a{at}, count{at}, writes{at});" for at in range(_MOST_BEFORE)),
+)
 
 
-def _run_the_kernel_before(arrays: Sequence[Array], run: EmulatorRun) -> None:
-    """A launch that writes these arrays, of which the next one may begin before it has ended."""
-    places = range(len(arrays))
-    text = _BEFORE.format(
-        parameters=", ".join(f"ef::u16* a{at}, int count{at}" for at in places),
-        body="\n  ".join(f"write(a{at}, count{at});" for at in places),
-    )
+def kernel_before() -> Path:
+    """The library of a kernel that a call may begin before the end of. DeviceError without g++."""
+    return gxx.build(_BEFORE, name="kernel_before")
+
+
+def _run_the_kernel_before(written: Sequence[Array], read: Sequence[Array], run: EmulatorRun) -> None:
+    """A launch that uses these arrays, of which the next one may begin before it has ended."""
+    used = [*((array, 1) for array in written), *((array, 0) for array in read)]
     given: list[np.generic] = []
-    for array in arrays:
-        given += (np.uint64(array.ctypes.data), np.int32(array.nbytes // 2))
+    for array, writes in used:
+        given += (np.uint64(array.ctypes.data), np.int32(array.nbytes // 2), np.int32(writes))
+    given += (np.uint64(0), np.int32(0), np.int32(0)) * (_MOST_BEFORE - len(used))
     launch = LaunchConfig("kernel_before", (1, 1, 1), (32, 1, 1), 0)
-    launch_once(gxx.build(text, name="kernel_before"), launch, given, run)
+    launch_once(run.kernel_before or kernel_before(), launch, given, run)
 
 
 def _place(

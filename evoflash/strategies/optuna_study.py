@@ -28,6 +28,20 @@ DRAWS = 8  # draws that lead nowhere new until a uniform genome is taken instead
 INACTIVE = "-"  # Optuna's choice for a param that means nothing beside the others
 
 
+class _Choices(CategoricalDistribution):
+    """The choices of a param, one object for all trials: a sampler compares those of every trial with one
+    another, and copies them, at each proposal.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or super().__eq__(other)
+
+    __hash__ = CategoricalDistribution.__hash__
+
+    def __deepcopy__(self, memo: object) -> _Choices:
+        return self
+
+
 class OptunaStrategy(ABC):
     """Proposals of an Optuna sampler; those that fail a named check, or are not new, never become trials.
 
@@ -125,7 +139,7 @@ class OptunaStrategy(ABC):
 
     @cached_property
     def _distributions(self) -> dict[str, BaseDistribution]:
-        return {name: CategoricalDistribution(choices) for name, choices in self._choices.items()}
+        return {name: _Choices(choices) for name, choices in self._choices.items()}
 
     def _params(self, genome: Genome) -> dict[str, Value]:
         values = genome.as_dict()

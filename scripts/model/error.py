@@ -9,7 +9,7 @@ are from their median, and Kendall's tau, the mean over problems that the model'
 to, where the record holds some out. To be run anew when the model's constants or a family change; takes one
 to six CPU seconds for each kernel that is not in the cache as it is today (counts.py), a tenth of that else.
 Measures nothing. Groups that were timed with an earlier text of their family keep the estimates of that
-text, until they are timed anew or the model changes.
+text, until they are timed anew (time_again.py) or the model changes.
 """
 
 import argparse
@@ -42,9 +42,9 @@ from scripts.records import read_record, stored, write_record
 _HEAD = "# Made by `python -m scripts.model.error`. Ratios are measured times over estimates.\n"
 RECORD = Path(__file__).parent / "records" / "estimates-beside-times.json"
 _LIMIT_S, _ALL_LIMIT_S = 120.0, 7200.0  # of a kernel, of a family
-_PLACE = "family", "gpu", "problem"  # of a group of kernels in the record
+PLACE = "family", "gpu", "problem"  # of a group of kernels in the record
 _HELD_OUT = "held_out"  # says that no constant of the model was fitted to a group
-_EARLIER = "earlier"  # says that an earlier text of the family was timed, and by which model it was estimated
+EARLIER = "earlier"  # says that an earlier text of the family was timed, and by which model it was estimated
 _FEWEST = 8  # kernels of a problem; with fewer an order says nothing
 _ALIKE = 1.01  # times nearer than this have no order: so much does a kernel differ from itself
 
@@ -79,7 +79,7 @@ def timed_kernels() -> list[TimedKernel]:
             us,
             estimate_us,
             _HELD_OUT in group,
-            group.get(_EARLIER, ""),
+            group.get(EARLIER, ""),
         )
         for group in read_record(RECORD)["groups"]
         for values, us, estimate_us in group["kernels"]
@@ -95,7 +95,9 @@ def estimated(kernel: TimedKernel) -> TimedKernel:
 
 def _estimate_us(kernel: TimedKernel) -> float | None:
     problem, gpu = parse_problem(kernel.problem), load_gpu(kernel.gpu)
-    genome = _today(load_family(kernel.family).space(problem.compile_keys(gpu.arch), gpu), kernel.values)
+    genome = genome_of_today(
+        load_family(kernel.family).space(problem.compile_keys(gpu.arch), gpu), kernel.values
+    )
     if genome is None:
         return None
     prepared = counted(genome, problem, gpu)
@@ -105,7 +107,7 @@ def _estimate_us(kernel: TimedKernel) -> float | None:
     return None if found is None else round(found, 4)
 
 
-def _today(space: SearchSpace, values: Mapping[str, Any]) -> Genome | None:
+def genome_of_today(space: SearchSpace, values: Mapping[str, Any]) -> Genome | None:
     """The genome with genes that its family got since at their first values."""
     try:
         genome = space.genome(dict(values))
@@ -208,13 +210,13 @@ def _groups(kernels: Sequence[TimedKernel]) -> list[dict[str, Any]]:
     """As the record has them."""
     return [
         {
-            **dict(zip(_PLACE, where, strict=True)),
+            **dict(zip(PLACE, where, strict=True)),
             **({_HELD_OUT: True} if is_held_out else {}),
-            **({_EARLIER: earlier} if earlier else {}),
+            **({EARLIER: earlier} if earlier else {}),
             "kernels": [[dict(each.values), each.us, each.estimate_us] for each in group],
         }
         for (*where, is_held_out, earlier), group in itertools.groupby(
-            kernels, key=attrgetter(*_PLACE, "is_held_out", "earlier")
+            kernels, key=attrgetter(*PLACE, "is_held_out", "earlier")
         )
     ]
 

@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,28 +62,32 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def words(tmp_path: Path, stored: Path) -> Iterator[dict[str, str]]:
-    """What the table's places in braces stand for: folders that are there."""
-    latin = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
-    for folder in (tmp_path, Path(latin)):
+def words(stored: Path) -> Iterator[dict[str, str]]:
+    """What the table's places in braces stand for: folders that are there, and that no surrounding hides, as
+    those in /dev/shm, where scripts/test keeps the files of tests.
+    """
+    place = Path(tempfile.mkdtemp(prefix="evoflash-place-", dir="/var/tmp"))
+    latin = os.fsdecode(os.fsencode(place) + b"/caf\xe9")
+    for folder in (place, Path(latin)):
         (folder / "data" / "evoflash").mkdir(parents=True)
         shutil.copy(stored, folder / "data" / "evoflash")
     for name in ("cache", "bin", "home"):
-        (tmp_path / name).mkdir()
+        (place / name).mkdir()
     for name in ("env", "sh"):
-        (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
-    (tmp_path / "none.txt").touch()
-    (tmp_path / "scale.cu").write_text(data(__file__, "KERNEL"))
+        (place / "bin" / name).symlink_to(str(shutil.which(name)))
+    (place / "none.txt").touch()
+    (place / "scale.cu").write_text(data(__file__, "KERNEL"))
     with open_store(str(stored), read_only=True) as store:
         genome = next(e.genome.id for run in store.runs() for _, e in store.history(run) if e.is_correct)
     yield {
-        "place": str(tmp_path),
-        "cache": str(tmp_path / "cache"),
+        "place": str(place),
+        "cache": str(place / "cache"),
+        "compiled": os.environ["EVOFLASH_CACHE_DIR"],
         "latin": latin,
         "genome": genome,
         "recorded": str(FIXTURES / "recorded.json.gz"),
     }
-    shutil.rmtree(latin)  # pytest cannot name what it would remove
+    shutil.rmtree(place)
 
 
 def runs_of(path: Path) -> int:

@@ -46,6 +46,8 @@ def line_of(wanted: str) -> int:
         pytest.param(29, [4 * (31 - lane) for lane in range(32)], id="cp.async, waited for as well"),
         pytest.param(32, [4 * (31 - lane) for lane in range(32)], id="cp.async, waited for and written over"),
         pytest.param(24, [7] * 32, id="several arrivals at once, made again"),
+        pytest.param(37, [2, 4] + [0] * 30, id="two readers in turn"),
+        pytest.param(39, [0] * 8 + [1] + [0] * 23, id="phases known by another barrier"),
     ],
 )
 @pytest.mark.sample(48)
@@ -99,6 +101,17 @@ def test_a_waiting_thread_that_is_lapped_is_reported() -> None:
     assert (report.kind, report.line) == ("mbarrier-lapped", line_of("// two phases pass") + 3)
     assert "parity 0 of phase 0" in report.message
     assert "phase 2 has parity 0" in report.message
+
+
+@pytest.mark.parametrize(("delivery", "schedule"), POLICIES)
+@pytest.mark.parametrize(("number", "at"), [(35, "// thread 32 sees every"), (36, "// all see every phase")])
+def test_a_wait_that_may_take_a_phase_for_one_two_before_it_is_reported(
+    number: int, at: str, delivery: str, schedule: str
+) -> None:
+    reports = launch(number, delivery=delivery, schedule=schedule)[0].reports
+    assert {report.kind for report in reports} <= {"mbarrier-phase-race", "mbarrier-lapped"}
+    assert reports
+    assert {report.line for report in reports} & {line_of(at), line_of("// of the slot")}
 
 
 def test_a_barrier_is_not_invalidated_while_somebody_waits() -> None:

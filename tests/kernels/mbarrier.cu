@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(64) mbarriers(const int* in, int* o
   const int thread = threadIdx.x, lane = thread % 32;
   const u32 smem = ef::smem_base(), full = smem, empty = smem + 16, other = smem + 32, data = smem + 1024;
   int result = 0;
-#if FAULT <= 3 || FAULT == 17 || FAULT >= 33  // a ring of two stages, filled by warp 0, emptied by warp 1, six times
+#if FAULT <= 3 || FAULT == 17 || FAULT == 33 || FAULT == 34  // a ring of two stages, filled by warp 0, emptied by warp 1, six times
   if (thread == 0) {
     for (int stage = 0; stage < 2; ++stage) {
       ef::mbar_init(full + 8 * stage, 32);
@@ -232,6 +232,51 @@ extern "C" __global__ void __launch_bounds__(64) mbarriers(const int* in, int* o
     while (!ef::mbar_try_wait(full, 0) && ef::ldg(in) == 0) {  // polls
     }
   }
+#elif FAULT >= 35 && FAULT <= 37  // one slot, filled by thread 0, emptied by threads 32 and 33 in turn
+  if (thread == 0) {
+    ef::mbar_init(full, 1);
+    ef::mbar_init(empty, 1);
+  }
+  ef::syncthreads();
+  for (int i = 0; i < 4; ++i) {
+    if (thread == 0) {
+      ef::mbar_wait(empty, i % 2 ^ 1);  // of the slot
+      ef::sts(data, i);
+      ef::mbar_arrive(full);
+#if FAULT == 36  // three phases a turn have the parities of one
+      ef::mbar_arrive(full);
+      ef::mbar_arrive(full);
+#endif
+    }
+#if FAULT == 35
+    if (thread == 32 && i % 2 == 0 || thread == 33) ef::mbar_wait(full, i % 2);  // thread 32 sees every other phase
+#else
+    if (thread >= 32) ef::mbar_wait(full, i % 2);  // all see every phase
+#endif
+    if (thread == 32 + i % 2) {
+      result += ef::lds<int>(data);
+      ef::mbar_arrive(empty);
+    }
+#if FAULT == 37
+    ef::syncthreads();
+#endif
+  }
+#elif FAULT == 38  // the two arrivals of a phase may be one thread's
+  if (thread == 0) ef::mbar_init(full, 2);
+  ef::syncthreads();
+  for (int i = 0; i < 2; ++i) {
+    if (thread == 0 || thread == 32) ef::mbar_arrive(full);  // and again
+    if (thread == 33) ef::mbar_wait(full, i);
+  }
+#elif FAULT == 39  // who knows of a completed phase by another barrier may do without waiting for it
+  if (thread == 0) ef::mbar_init(full, 1);
+  ef::syncthreads();
+  if (thread == 0) ef::mbar_arrive(full);
+  if (thread == 0) ef::mbar_arrive(full);
+  ef::syncthreads();
+  if (thread == 0) ef::mbar_arrive(full);
+  if (thread == 40) ef::mbar_wait(full, 0);
+  result = thread == 40;
 #endif
   ef::stg(out + thread, result);
 }

@@ -409,6 +409,16 @@ def test_warpgroups_that_take_slots_by_turns_always_meet_the_same_ones(rows):
         assert family.names(genome.as_dict(), key, GPU)["slots"] % k_groups == 0
 
 
+@pytest.mark.parametrize(("weights", "fewest"), [("bf16", 4), ("fp8b128", 2)])
+def test_a_warpgroup_that_leaves_its_slots_a_turn_late_has_two(weights, fewest):
+    """Else it waits for a slot to be filled that it has not left."""
+    key, family = replace(key_of("linear_wgmma"), weights=weights), FAMILIES["linear_wgmma"]
+    space = family.space((key,), GPU)
+    for stages in (2, 3, 4):
+        genome = space.genome({"row_groups": 1, "k_groups": 2, "piece": 128, "stages": stages})
+        assert ("groups_have_slots" in space.violations(genome)) == (stages < fewest)
+
+
 def test_a_problem_of_several_shapes_is_one_kernel():
     problem = Problem((LinearWorkload(3, 4096, 4096), LinearWorkload(4, 6144, 4096)))
     assert len(problem.compile_keys(GPU.arch)) == 1

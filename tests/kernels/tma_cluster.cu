@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(64) pair(EF_TMAP(from), int* out) {
   ef::cluster_wait();
   ef::syncthreads();
 #endif
-#if FAULT <= 2 || FAULT == 4 || FAULT == 10  // each block loads every other tile for both
+#if FAULT <= 2 || FAULT == 4 || FAULT >= 10  // each block loads every other tile for both
   if (thread == 0) {
     for (int i = 0; i < 4; ++i) {
       const u32 bar = full + 8 * (i % 2);
@@ -60,7 +60,9 @@ extern "C" __global__ void __launch_bounds__(64) pair(EF_TMAP(from), int* out) {
 #if FAULT == 4
       if (thread == 32) ef::mbar_arrive(empty + 8 * (i % 2));  // the block that loads is not told
 #else
-      if (thread == 32) ef::mbar_arrive_cluster(ef::map_shared(empty + 8 * (i % 2), i % 2));
+      const u32 loads = ef::map_shared(empty + 8 * (i % 2), i % 2);
+      if (thread == 32 && (FAULT < 11 || i < 2)) ef::mbar_arrive_cluster(loads);
+      if (thread == 32 && FAULT >= 11 && i >= 2) ef::mbar_arrive_cluster_async(loads);  // nobody waits for these
 #endif
     }
   }
@@ -93,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(64) pair(EF_TMAP(from), int* out) {
 #endif
 #if FAULT == 10
   ef::cluster_wait();
-#elif FAULT != 8
+#elif FAULT != 8 && FAULT != 12
   ef::cluster_sync();
 #endif
   ef::stg(out + 64 * rank + thread, result);

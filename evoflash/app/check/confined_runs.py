@@ -28,7 +28,7 @@ from evoflash.app.check.cases import Case, OutputArray, OwnCase, WorkloadCase
 from evoflash.app.check.confined_worker import HEAD, ConfinedRequest, outputs_of
 from evoflash.app.check.findings import KINDS
 from evoflash.app.check.one_run import CaseRun, OneRun, ToRun, crowding, lines_to_watch, with_callers
-from evoflash.emulator.call import EmulatorRun
+from evoflash.emulator.call import EmulatorRun, kernel_before
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
 from evoflash.errors import SandboxError, UsageError
 from evoflash.evaluation import Status
@@ -163,7 +163,10 @@ class _Worker:
         if isinstance(case, WorkloadCase):
             made = {seed: draw_case(case.workload, to_run.inputs, seed) for seed in set(run.seeds)}
             drawn = [made[seed] for seed in run.seeds]
-        inputs, library = tuple(inputs for inputs, _ in drawn), self._library(to_run.text)
+        inputs = tuple(inputs for inputs, _ in drawn)
+        library = self._shown_library(self._runs.library_of(to_run.text))
+        if any(launch.dependent for launch in case.launches):
+            run = replace(run, kernel_before=self._shown_library(kernel_before()))
         request = pickle.dumps(ConfinedRequest(library, case, run, inputs, limit_s))
         now = time.monotonic()
         deadline_s = min(now + limit_s * crowding() + _START_S, max(self._runs.deadline_s, now))
@@ -182,9 +185,8 @@ class _Worker:
         except _NoAnswerError as error:
             return Ending(None, Status.RUNTIME, f"what the kernel's process answers is no run: {error}")
 
-    def _library(self, text: str) -> Path:
-        """Where the process finds the library of a text."""
-        made = self._runs.library_of(text)
+    def _shown_library(self, made: Path) -> Path:
+        """Where the process finds a library."""
         shown = self._shown / made.parent.name / made.name
         if not shown.exists():
             shown.parent.mkdir()

@@ -14,7 +14,7 @@ inline int rank_in_cluster(const Cta& home) { return home.rank % blocks_per_clus
 
 // Something at `epoch` reaches into the shared memory of `home`, another block than the one that asked for it:
 // home must know of that epoch before it ends. Remote arrivals at an mbarrier count (with the thread's epoch before
-// its release), and transfers by their agents' epochs.
+// its release; relaxed ones with that of an agent for its warp), and transfers by their agents' epochs.
 void visit(Cta& home, Epoch epoch, int line);
 
 void reset_clusters();

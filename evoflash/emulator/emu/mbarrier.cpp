@@ -7,6 +7,7 @@
 #include "cluster.h"
 #include "counters.h"
 #include "path.h"
+#include "phase_order.h"
 
 namespace efemu {
 namespace {
@@ -21,6 +22,7 @@ constexpr u32 kTestsInVain = 1 << 22;  // at a line before others go on: some 20
 struct Flight {
   Epoch epoch;
   int line;
+  std::vector<u32> order;  // what its thread knew of the order of phases
 };
 
 struct Mbarrier {
@@ -36,8 +38,9 @@ struct Mbarrier {
   int expect_line;  // of the last expect_tx
   // What arrivals and landed copies have brought; as it was when the last phase completed. It grows from phase to
   // phase: a phase completes after those before it.
-  Knowledge gathering, done;
+  Knowledge gathering, done, done_before;  // done_before: when the last phase but one completed
   Work slowest, done_work;
+  PhaseOrder order;
   std::vector<u64> passed;  // by warp: the last phase that one of its lanes has seen completed
   std::vector<int> waiting;
   std::vector<Flight> flights;  // in order of their epochs
@@ -104,8 +107,10 @@ Mbarrier& barrier_at(Cta& home, u32 address, const char* op, int line) {
 
 void end_phase(Mbarrier& barrier) {
   if (barrier.pending != 0 || barrier.tx != 0) return;
+  complete_phase(barrier.order, barrier.phase, barrier.gathering);
   ++barrier.phase;
   barrier.pending = barrier.expected;
+  std::swap(barrier.done_before, barrier.done);
   barrier.done = barrier.gathering;
   barrier.done_work = barrier.slowest;
   for (int id : barrier.waiting) {
@@ -151,6 +156,7 @@ void arrive_at(Cta& home, u32 address, u32 count, u32 bytes, const char* op, int
   note_progress(line);
   ++counters.mbarrier;
   Mbarrier& barrier = barrier_at(home, address, op, line);
+  check_arrival(barrier.order, barrier.phase, barrier.done, op, line);
   expect_bytes(address, barrier, bytes, line);
   group.clocks.release(self->id, barrier.gathering);
   leave_path(barrier.slowest);
@@ -177,10 +183,12 @@ bool completed(const Mbarrier& barrier, u32 parity) {
 
 // The running thread has seen a completed phase: it knows what came before. The first lane of a warp takes the
 // path along.
-bool pass(Mbarrier& barrier) {
+bool pass(Mbarrier& barrier, const char* op, int line) {
+  if (barrier.phase > 0) check_wait(barrier.order, barrier.phase - 1, barrier.done_before, op, line);
   group.clocks.acquire(self->id, barrier.done);
   self->failed_tests = 0;
   u64& passed = barrier.passed[static_cast<size_t>(self->warp)];
+  note_look(barrier.order, passed != barrier.phase, line);
   if (passed != barrier.phase) {
     passed = barrier.phase;
     ++counters.mbarrier;
@@ -191,8 +199,9 @@ bool pass(Mbarrier& barrier) {
 
 // Until the phase of that parity completes; a wait that gives up may end before, with false.
 bool wait_for(u32 address, Mbarrier& barrier, u32 parity, bool gives_up, const char* op, int line) {
-  if (completed(barrier, parity)) return pass(barrier);
+  if (completed(barrier, parity)) return pass(barrier, op, line);
   const u64 phase = barrier.phase;
+  check_wait(barrier.order, phase, barrier.done, op, line);
   barrier.waiting.push_back(self->id);
   wait_here(line, {op, object_of(address, parity), describe_phase, gives_up});
   if (barrier.phase == phase) {
@@ -204,7 +213,7 @@ bool wait_for(u32 address, Mbarrier& barrier, u32 parity, bool gives_up, const c
                    text("%s waited for parity %u of phase %llu; before it looked again, the barrier had gone on: %s. A "
                         "GPU may hang here: nothing may complete the next phase before this thread has seen this one",
                         my_name().c_str(), parity, phase, state_of(address, barrier).c_str()));
-  return pass(barrier);
+  return pass(barrier, op, line);
 }
 
 Mbarrier& barrier_to_look_at(u32 address, u32 parity, const char* op, int line) {
@@ -236,8 +245,8 @@ void require_agent(u32 address, Cta& home, Mbarrier& barrier) {
 
 Epoch begin_flight(Mbarrier& barrier, int line) {
   const Epoch epoch = group.clocks.now(barrier.agent);
-  barrier.last = {epoch, line};
-  barrier.flights.push_back(barrier.last);
+  barrier.last = {epoch, line, {}};
+  barrier.flights.push_back({epoch, line, known_order()});
   group.clocks.tick(barrier.agent);
   return epoch;
 }
@@ -251,6 +260,7 @@ int end_flight(Mbarrier& barrier, Epoch epoch) {
     return barrier.line;
   }
   const int line = flight->line;
+  learn_order(barrier.gathering, flight->order);  // what came before the copy was begun comes before it has landed
   barrier.flights.erase(flight);
   const Epoch next = barrier.flights.empty() ? group.clocks.now(barrier.agent) : barrier.flights.front().epoch;
   group.clocks.learn(barrier.gathering, next - 1);
@@ -302,6 +312,7 @@ void complete_bytes(Cta& home, u32 address, u32 bytes, Epoch epoch) {
 
 Epoch begin_arrival(u32 address, bool counted, int line) {
   Mbarrier& barrier = barrier_at(*cta, address, "cp_async_mbar_arrive", line);
+  check_arrival(barrier.order, barrier.phase, barrier.done, "cp_async_mbar_arrive", line);
   require_agent(address, *cta, barrier);
   ++counters.mbarrier;
   if (counted) ++barrier.pending;
@@ -328,6 +339,7 @@ void complete_arrival(Cta& home, u32 address, Epoch epoch, Epoch copies) {
 void reset_mbarriers() {
   barriers.clear();
   barriers.resize(group.ctas.size());
+  reset_phase_order();
 }
 
 namespace {
@@ -373,6 +385,8 @@ void mbarrier_init(u32 address, u32 count, int line) {
   const bool first = barrier.line == 0;
   const Flight last = barrier.last;
   const int agent = first ? -1 : barrier.agent;
+  const auto state = [address, &barrier] { return state_of(address, barrier); };
+  PhaseOrder order = first ? begin_phases(line, state) : begin_phases(line, state, barrier.order, barrier.phase);
   cta->shared.write(address, kBarrierBytes, group.clocks.actor(self->id), line);
   cta->shared.make_barrier(address, line);
   barrier = {};
@@ -382,6 +396,7 @@ void mbarrier_init(u32 address, u32 count, int line) {
   barrier.made = group.clocks.now(self->id);
   barrier.agent = agent;
   barrier.last = last;
+  barrier.order = std::move(order);
   barrier.expected = barrier.pending = count;
   barrier.passed.assign(group.warps.size(), 0);
 }
@@ -415,7 +430,8 @@ void mbarrier_arrive_cluster(u32 cluster_address, u32 count, u32 bytes, int line
   arrive_at(*home, address, count, bytes, "mbar_arrive_cluster", line);
 }
 
-// What is known by it is of asynchronous agents alone, and so is the arrival: who waits for it knows of it.
+// What is known by it is of other agents than threads alone, and the arrival is one's that stands for its warp: who
+// waits for it knows of it, as does who comes after the thread in another way.
 void mbarrier_arrive_cluster_async(u32 cluster_address, int line) {
   constexpr const char* op = "mbar_arrive_cluster_async";
   u32 address = 0;
@@ -424,11 +440,10 @@ void mbarrier_arrive_cluster_async(u32 cluster_address, int line) {
   note_progress(line);
   ++counters.mbarrier;
   Mbarrier& barrier = barrier_at(*home, address, op, line);
-  require_agent(address, *home, barrier);
-  const Epoch epoch = begin_flight(barrier, line);
-  if (home != cta) visit(*home, epoch, line);
+  check_arrival(barrier.order, barrier.phase, barrier.done, op, line);
+  const Epoch epoch = next_of_warp();
+  if (home != cta && epoch) visit(*home, epoch, line);
   group.clocks.release_asynchronous(self->id, barrier.gathering);
-  end_flight(barrier, epoch);
   leave_path(barrier.slowest);
   count_arrivals(address, barrier, 1, op, line);
   end_phase(barrier);
@@ -438,6 +453,7 @@ void mbarrier_expect(u32 address, u32 bytes, int line) {
   note_progress(line);
   ++counters.mbarrier;
   Mbarrier& barrier = barrier_at(*cta, address, "mbar_expect_tx", line);
+  check_arrival(barrier.order, barrier.phase, barrier.done, "mbar_expect_tx", line);
   expect_bytes(address, barrier, bytes, line);
   end_phase(barrier);
 }
@@ -445,7 +461,7 @@ void mbarrier_expect(u32 address, u32 bytes, int line) {
 // A thread that polls without end is taken to wait: on a GPU time passes as well.
 bool mbarrier_test(u32 address, u32 parity, int line) {
   Mbarrier& barrier = barrier_to_look_at(address, parity, "mbar_test_wait", line);
-  if (completed(barrier, parity)) return pass(barrier);
+  if (completed(barrier, parity)) return pass(barrier, "mbar_test_wait", line);
   if (asks_in_vain(line, 1, kTestsInVain)) return false;
   note_read(address, line);
   if (++self->failed_tests % kTestsInARow == 0) return wait_for(address, barrier, parity, true, "mbar_test_wait", line);
@@ -459,7 +475,7 @@ bool mbarrier_try(u32 address, u32 parity, int line) {
   note_read(address, line);
   if (policy.schedule == Schedule::random && !completed(barrier, parity) && chance() % 8 == 0) {
     give_way();
-    return completed(barrier, parity) && pass(barrier);
+    return completed(barrier, parity) && pass(barrier, "mbar_try_wait", line);
   }
   return wait_for(address, barrier, parity, true, "mbar_try_wait", line);
 }

@@ -13,9 +13,10 @@ from evoflash.operations.paged.check_shapes import PAGES, drawn_workload, window
 from evoflash.operations.paged.inputs import NAMES
 from evoflash.operations.paged.workload import PagedKey, PagedWorkload
 
-_SMS = 3  # of a small GPU, for grids that go by its size
+_SMS = 3  # of a small GPU, for grids that go by its size; times the CTAs of a cluster
 _MOST_TURNS = 8  # steps of a ring that a run takes at most
 _COMPANY = 640  # keys at most of each of several sequences that blocks share
+_WIDEST = 1024  # keys of a tile, which the blocks of a cluster take together, up to which two blocks share it
 _DRAWN = 2  # runs that are drawn for a candidate
 
 
@@ -38,7 +39,7 @@ def _shape(key: PagedKey, batch: int, kv_heads: int, seq_q: int, seq_kv: int, **
 def _runs(key: PagedKey, loop: Loop) -> Iterator[EmulatedRun]:
     keys, step = loop.keys, loop.keys * loop.splits
     few, many, pages = key.fewest, key.rows, PAGES[key.page_unit]
-    turns = min(2 * loop.stages + 1, _MOST_TURNS)
+    turns, sms = min(2 * loop.stages + 1, _MOST_TURNS), _SMS * loop.cluster
     # Every ring slot twice, and a part of a step. What a CTA costs besides its steps cancels in the model's
     # line through this run and the next; all keys are in sight of both.
     counted = step * loop.cluster
@@ -53,7 +54,7 @@ def _runs(key: PagedKey, loop: Loop) -> Iterator[EmulatedRun]:
     # Sequences without keys among others, on a GPU with few SMs: blocks that find nothing to do, shares that
     # are empty.
     empty = _shape(key, 5, 1, many, step + 5, caller="csr", window=3, page=pages[-1])
-    yield EmulatedRun(empty, "some_empty", "eager", "random", crowded=True, sms=_SMS)
+    yield EmulatedRun(empty, "some_empty", "eager", "random", crowded=True, sms=sms)
     yield EmulatedRun(_shape(key, 2, 2, many, 9, caller="csr"), "all_empty", "eager", "fifo")
     # One key counts, near an edge: a page, tile, tail or share that is dropped, or taken from a neighbour.
     needles = _shape(key, 2, 2, many, keys + 2 * pages[-1] + 3, page=pages[-1], caller="append", lse_base="2")
@@ -76,7 +77,7 @@ def _runs(key: PagedKey, loop: Loop) -> Iterator[EmulatedRun]:
     # Three calls in one memory, each with other lengths and pages: counters go back to zero, and nothing of
     # a call is found by the next.
     again = _shape(key, 4, 1, few, 2 * step + 3, lengths="even")
-    yield EmulatedRun(again, "normal-again", "random", "random", crowded=True, sms=_SMS, is_repeated=True)
+    yield EmulatedRun(again, "normal-again", "random", "random", crowded=True, sms=sms, is_repeated=True)
     yield EmulatedRun(_shape(key, 1, 1, few, 1), "large_logits", "eager", "fifo")
     yield EmulatedRun(_shape(key, 2, 1, many, keys - 1), "zero_queries", "random", "random")
     yield EmulatedRun(_shape(key, 1, 2, few, keys + 1), "large_values", "lazy", "fifo")
@@ -91,15 +92,16 @@ def _runs(key: PagedKey, loop: Loop) -> Iterator[EmulatedRun]:
     if key.sink:
         for at, name in enumerate(("sinks_on_top", "no_sinks", "huge_sinks")):
             shape = _shape(key, 2, 2, (few, many)[at % 2], step + 1, sink=("bf16", "fp32")[at % 2])
-            yield EmulatedRun(shape, name, "random", "random", crowded=at == 1, sms=_SMS)
+            yield EmulatedRun(shape, name, "random", "random", crowded=at == 1, sms=sms)
     # Rows of several sequences and heads, each shared by some of the blocks: who merges whose parts. A row
     # has three items of the list, or two; where one item is more keys than are emulated nothing is shared.
     blocks_of_rows = -(-few * key.gqa_ratio // loop.rows)  # each is shared by some of the blocks, too
-    room, part = _COMPANY // min(4, blocks_of_rows), keys // 2 + 3
-    items = next((n for n in (2, 1) if n * loop.grain * keys + part <= room), 0)
-    most = items * loop.grain * keys + part if items else min(room, 2 * keys + part)
-    company = _shape(key, 5, 2, few, most, caller="append")
-    yield EmulatedRun(company, "normal", "random", "random", crowded=True, sms=_SMS)
+    tile, part = keys * loop.cluster, keys // 2 + 3
+    room = max(_COMPANY // min(4, blocks_of_rows), min(tile, _WIDEST) + part)
+    items = next((n for n in (2, 1) if n * loop.grain * tile + part <= room), 0)
+    most = items * loop.grain * tile + part if items else min(room, 2 * keys + part)
+    company = _shape(key, 5, 2, few, most, window=most, caller="append")
+    yield EmulatedRun(company, "normal", "random", "random", crowded=True, sms=sms)
 
 
 _DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)
@@ -116,7 +118,7 @@ def drawn_runs(key: PagedKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun, ..
             _DELIVERIES[int(rng.integers(3))],
             _SCHEDULES[int(rng.integers(2))],
             crowded=True,
-            sms=1 + int(rng.integers(_SMS)),
+            sms=(1 + int(rng.integers(_SMS))) * loop.cluster,
             is_strided=bool(rng.integers(2)),
         )
         for _ in range(_DRAWN)
