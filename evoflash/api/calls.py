@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack, overload
 
 from evoflash.api.records import Kernel, Leaderboard, Progress, SearchResult, Step
@@ -152,9 +151,7 @@ class _Listener:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         pass
 
     def show(self, proposal: Proposal, evaluation: Evaluation) -> None:
