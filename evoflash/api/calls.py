@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from evoflash.api.records import Kernel, Leaderboard, Progress, SearchResult, Step
 from evoflash.api.words import text_of_problem
@@ -137,7 +136,7 @@ def _result(result: running.RunResult, *, is_interrupted: bool) -> SearchResult:
     return SearchResult(Kernel(result.best), result.spent, is_interrupted, said)
 
 
-class _Listener:
+class _Listener(running.NotesOnly):
     """Hands a search's evaluations to a callback, as steps."""
 
     def __init__(
@@ -148,14 +147,6 @@ class _Listener:
         self._spent = 0
         for _, evaluation in history:
             self._count(evaluation)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
     def show(self, proposal: Proposal, evaluation: Evaluation) -> None:
         self._count(evaluation)

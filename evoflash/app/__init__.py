@@ -3,7 +3,7 @@
 Nothing here prints or parses a command line. A use case returns a record, which views/ turns into words; what
 is to be said on the way goes through notices.
 
-    baselines      Times the libraries' attention on a problem, in turns, and stores the times
+    baselines      Times libraries' kernels on a problem, in turns, and stores the times
     best           Finds the best kernel known for a problem, in the database or in the shipped archive
     catalogue      GPUs, problems, families, strategies and kinds of export, which options can name, and the
                    ef:: primitives

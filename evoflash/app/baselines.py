@@ -1,4 +1,4 @@
-"""Times the libraries' attention on a problem, in turns, and stores the times. Prints nothing.
+"""Times libraries' kernels on a problem, in turns, and stores the times. Prints nothing.
 
 The timing is that of a search's end (gpu/process/finals.py), without candidates.
 """

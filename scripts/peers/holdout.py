@@ -197,8 +197,7 @@ def _until_compared(
 def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", default=" ".join(UNSEEN), help="problems, spaces between")
-    parser.add_argument("--part", default="0/1", help="which of how many parts of the rows: 0/2, 1/2")
+    peers.add_timing_options(parser, UNSEEN, time_limit_s=590.0, least_s=20.0)
     parser.add_argument("--gpu", default="", help="as evoflash search; default: the one present")
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--minutes", type=float, help="of each search, in the place of a budget")
@@ -206,14 +205,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--search-limit", type=float, default=230.0, help="of it before the final timing")
     parser.add_argument("--search-option", action="append", default=[], help="a further word for the search")
     parser.add_argument("--search-pythonpath", help="PYTHONPATH of the search; default: this process's")
-    parser.add_argument("--libraries", default=",".join(peers.LIBRARIES), help="baselines, commas between")
-    parser.add_argument("--rounds", type=int, default=20, help="samples a contender: cold, sustained")
-    parser.add_argument("--boost-rounds", type=int, default=5, help="likewise at boost clock, 0.26 s each")
-    parser.add_argument("--row-limit", type=float, default=60.0, help="seconds of one comparison")
-    parser.add_argument("--time-limit", type=float, default=590.0, help="seconds in all")
-    parser.add_argument("--least", type=float, default=20.0, help="seconds of a comparison, when planning")
-    parser.add_argument("--seed", type=int, help="of checks and inputs; default: drawn, and written down")
-    parser.add_argument("-o", "--output", type=Path, required=True)
     return parser.parse_args()
 
 

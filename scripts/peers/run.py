@@ -15,7 +15,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
@@ -245,23 +245,30 @@ def rounds(options: argparse.Namespace) -> dict[str, int]:
 def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--rows", default=" ".join(ROWS), help="problems of one workload each, spaces between"
-    )
-    parser.add_argument("--part", default="0/1", help="which of how many parts of the rows: 0/2, 1/2")
+    add_timing_options(parser, ROWS, time_limit_s=540.0, least_s=10.0)
     parser.add_argument("--db", default="", help="search databases, commas between, beside the archive")
     parser.add_argument(
         "--candidates", type=int, default=2, help="kernels of ours a row; the fastest is timed"
     )
+    return parser.parse_args()
+
+
+def add_timing_options(
+    parser: argparse.ArgumentParser, rows: Iterable[str], *, time_limit_s: float, least_s: float
+) -> None:
+    """Which problems are timed, beside which libraries, for how long, and where that is written."""
+    parser.add_argument(
+        "--rows", default=" ".join(rows), help="problems of one workload each, spaces between"
+    )
+    parser.add_argument("--part", default="0/1", help="which of how many parts of the rows: 0/2, 1/2")
     parser.add_argument("--libraries", default=",".join(LIBRARIES), help="baselines, commas between")
     parser.add_argument("--rounds", type=int, default=20, help="samples a contender: cold, sustained")
     parser.add_argument("--boost-rounds", type=int, default=5, help="likewise at boost clock, 0.26 s each")
     parser.add_argument("--row-limit", type=float, default=60.0, help="seconds of one row's timing")
-    parser.add_argument("--time-limit", type=float, default=540.0, help="seconds in all")
-    parser.add_argument("--least", type=float, default=10.0, help="seconds left below which no row is begun")
+    parser.add_argument("--time-limit", type=float, default=time_limit_s, help="seconds in all")
+    parser.add_argument("--least", type=float, default=least_s, help="seconds that a row is planned to take")
     parser.add_argument("--seed", type=int, help="of checks and inputs; default: drawn, and written down")
     parser.add_argument("-o", "--output", type=Path, required=True)
-    return parser.parse_args()
 
 
 def main() -> int:

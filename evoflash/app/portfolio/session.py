@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from evoflash import operation as operations
@@ -117,9 +116,7 @@ class Clock:
     def __enter__(self) -> "Clock":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.close()
 
     def expect(self, workloads: Sequence[Workload]) -> None:
@@ -252,9 +249,7 @@ class TableBuilder:
     def __enter__(self) -> "TableBuilder":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     @property
