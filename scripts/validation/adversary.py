@@ -32,7 +32,11 @@ from scripts.records import command, write_record
 SOURCE = "single edits"
 SEEDS = (20261121, 2, 3)  # of a pre-flight: the first one's answer is what counts
 # Of the check shapes: all would take minutes for the slow kernels. The second one where it is cheap.
-INPUTS = {"attention": ("normal", "spikes"), "linear": ("normal", "needles")}
+INPUTS = {
+    "attention": ("normal", "spikes"),
+    "linear": ("normal", "needles"),
+    "paged_attention": ("normal", "needles"),
+}
 _FEW_FLOPS = 1 << 28
 LIMIT_S = 600.0  # of one edit
 GPU = "h200"

@@ -9,9 +9,9 @@ from evoflash.trust.selftest.corpus import FOLDER
 from scripts.validation import adversary
 from scripts.validation.adversary import Row, chosen, examine, record
 
-SINGLE_EDITS, FOURTH_SET, FIFTH_SET, SIXTH_SET, SEVENTH_SET = (
+SINGLE_EDITS, FOURTH_SET, FIFTH_SET, SIXTH_SET, SEVENTH_SET, NINTH_SET = (
     Path(__file__).parent / name
-    for name in ("single_edits", "fourth_set", "fifth_set", "sixth_set", "seventh_set")
+    for name in ("single_edits", "fourth_set", "fifth_set", "sixth_set", "seventh_set", "ninth_set")
 )
 
 CAUGHT = Row("direct", "values past the end read", "single edits, D1c", "preflight", "OOB-global", 0.2)
@@ -79,6 +79,12 @@ def test_what_the_second_adversary_planted_is_noticed(name: str, rung: str) -> N
 @pytest.mark.sample(2)
 def test_what_public_kernels_once_did_wrong_is_noticed(name: str) -> None:
     assert examine((SEVENTH_SET, name)).rung == "preflight"
+
+
+@pytest.mark.parametrize("name", ["P04", "P13", "P15", "P34", "P35", "P38"])
+@pytest.mark.sample(1)
+def test_what_slipped_through_of_linear_layers_and_clusters_is_noticed(name: str) -> None:
+    assert examine((NINTH_SET, name)).rung == "preflight"
 
 
 @pytest.mark.full  # 8 s

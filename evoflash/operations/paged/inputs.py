@@ -168,6 +168,14 @@ def _query_rows(workload: PagedWorkload, rng: np.random.Generator) -> list[int]:
     return [int(rows) for rows in rng.permutation(workload.query_rows)]
 
 
+def _gathered_rows(workload: PagedWorkload, rng: np.random.Generator) -> list[int]:
+    """As many rows in all, in as few sequences as can have them, and those that have none among these."""
+    w = workload
+    found = [max(0, min(w.seq_q, w.total_q - at * w.seq_q)) for at in range(w.batch)]
+    turn = int(rng.integers(1, max(2, sum(rows > 0 for rows in found))))
+    return found[turn:] + found[:turn]
+
+
 # ---- numbers
 
 
@@ -364,6 +372,7 @@ def _huge_sinks(drawn: _Draw, rng: np.random.Generator) -> None:
     drawn.sinks[1::3] = -40
 
 
+_ROWLESS = "rowless"  # the name of inputs of which some sequences have no row
 _RECIPES: dict[str, tuple[Callable[[PagedWorkload, np.random.Generator], list[int]], tuple[Recipe, ...]]] = {
     "normal": (_as_asked, (_ordinary,)),
     "normal-again": (_anew, (_ordinary,)),
@@ -390,9 +399,11 @@ _RECIPES: dict[str, tuple[Callable[[PagedWorkload, np.random.Generator], list[in
     "sinks_on_top": (_anew, (_sinks_on_top,)),
     "no_sinks": (_some_empty, (_no_sinks,)),
     "huge_sinks": (_at_edges, (_huge_sinks,)),
+    _ROWLESS: (_anew, ()),
 }
 
-ALL = tuple(name for name in _RECIPES if name != "normal-after")  # for small shapes
+# For small shapes. Sequences without a row were never measured on a GPU: they are for the emulator alone.
+ALL = tuple(name for name in _RECIPES if name not in ("normal-after", _ROWLESS))
 NAMES = InputNames(
     small=ALL,
     at_size=("normal", "needles", "some_empty", "apart"),
@@ -411,7 +422,8 @@ def draw(name: str, workload: PagedWorkload, *, seed: int) -> PagedInputs:
         raise UsageError(f"no trial is called '{name}': use {', '.join(_RECIPES)}.")
     w, rng = workload, stream_of(seed, name, workload)
     lengths, recipe = _RECIPES[name]
-    rows, keys = _query_rows(w, rng), lengths(w, rng)
+    rows = _gathered_rows(w, rng) if name == _ROWLESS else _query_rows(w, rng)
+    keys = lengths(w, rng)
     pool = (pool_pages(w), w.kv_heads, w.page, w.head_dim)
     packed = w.dtype if name in NAMES.at_size or name == NAMES.after_timing else ""
     drawn = _Draw(

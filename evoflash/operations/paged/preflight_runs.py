@@ -102,6 +102,10 @@ def _runs(key: PagedKey, loop: Loop) -> Iterator[EmulatedRun]:
     most = items * loop.grain * tile + part if items else min(room, 2 * keys + part)
     company = _shape(key, 5, 2, few, most, window=most, caller="append")
     yield EmulatedRun(company, "normal", "random", "random", crowded=True, sms=sms)
+    if key.ragged and many > 1:
+        # Sequences without a row, several one behind another, and one block that goes by them all.
+        rowless = _shape(key, 8, 1, many, keys + 1)
+        yield EmulatedRun(rowless, "rowless", "random", "random", crowded=True)
 
 
 _DELIVERIES, _SCHEDULES = get_args(Delivery), get_args(Schedule)

@@ -102,6 +102,17 @@ def test_an_edited_export_meets_the_small_gpus_and_constants_of_the_pre_flight(t
     assert answer.status == "incorrect", answer.text_feedback
 
 
+@pytest.mark.full  # 15 s
+def test_an_edited_export_runs_behind_a_launch_that_has_not_ended(tmp_path) -> None:
+    """Its threads that multiply read what that launch writes, and do not wait for it."""
+    (fraud,) = (each for each in corpus(Path("scripts/validation/ninth_set")) if each.name == "P32")
+
+    answer = judged(tmp_path / "kernel.cu", edited_export(fraud))
+
+    assert answer.status == "incorrect", answer.text_feedback
+    assert "missing-grid-wait" in {each["kind"] for each in answer.findings}
+
+
 def test_a_right_kernel_is_correct_in_either_sandbox(kind, tmp_path) -> None:
     answer = judged(tmp_path / "kernel.cu", ATTENTION)
 
