@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evoflash.app.check.cases import WorkloadCase
 from evoflash.app.check.confined_runs import ConfinedRuns
-from evoflash.app.check.one_run import OneRun, ToRun, lines_to_watch, with_callers
+from evoflash.app.check.one_run import OneRun, Places, ToRun, lines_to_watch, places_told, with_callers
 from evoflash.kernels import gxx
 from evoflash.operation import Workload
 from evoflash.sandbox.boundary import Boundary, found_boundary
@@ -38,8 +38,12 @@ def run_whole(confined: ConfinedRuns, to_run: Sequence[ToRun], *, text: str, nam
     processes = processes_for(to_run)
     with confined.workers(processes) as workers:
         ran = workers.run_all(to_run)
-    watched = {at: lines_to_watch(one.ending.value) for at, one in enumerate(ran) if one.ending.value}
-    again = [at for at, lines in watched.items() if lines]
+    watched, told_of = dict[int, tuple[int, ...]](), set[Places]()
+    for at, one in enumerate(ran):
+        if one.ending.value and (lines := lines_to_watch(one.ending.value, told_of)):
+            watched[at] = lines
+            told_of |= places_told(one.ending.value)
+    again = [*watched]
     if not again:
         return ran
 
