@@ -9,7 +9,8 @@ from places import TESTS
 from tables import data
 
 from evoflash.app.check.findings import from_report, merge
-from evoflash.app.check.runs import check_kernel
+from evoflash.app.check.one_run import places_told
+from evoflash.app.check.runs import check_kernel, plan, run_case
 from evoflash.app.check.subject import of_file
 from evoflash.emulator.launch import Emulation, EmulatorReport, Memory, run_launch
 from evoflash.kernels.gxx import build
@@ -89,6 +90,21 @@ def test_a_check_names_the_calls_of_both_places(tmp_path: Path) -> None:
         (11, "where the copy was started, called from here"),
         (15, "called from here"),
     ]
+
+
+def test_a_run_is_made_again_only_for_callers_that_no_earlier_run_has_told(tmp_path: Path) -> None:
+    path = tmp_path / "copies.cu"
+    path.write_text(HEADER + COPIES)
+    (subject,) = of_file(path, problem=None, gpu=None)
+    library = build(subject.source, name=subject.name, sees_all=True)
+    (run, inputs), *_ = plan(1, seed=1)
+
+    first = run_case(library, subject.cases[0], run, inputs)
+    later = run_case(library, subject.cases[0], run, inputs, places_told(first))
+
+    assert [report.callers2 != () for report in first.reports] == [True]
+    assert [report.callers2 for report in later.reports] == [()]
+    assert places_told(later) == places_told(first)
 
 
 def test_the_line_to_mend_comes_before_the_one_where_it_was_noticed() -> None:

@@ -27,7 +27,16 @@ from evoflash.app.check import confined_worker
 from evoflash.app.check.cases import Case, OutputArray, OwnCase, WorkloadCase
 from evoflash.app.check.confined_worker import HEAD, ConfinedRequest, outputs_of
 from evoflash.app.check.findings import KINDS
-from evoflash.app.check.one_run import CaseRun, OneRun, ToRun, crowding, lines_to_watch, with_callers
+from evoflash.app.check.one_run import (
+    CaseRun,
+    OneRun,
+    Places,
+    ToRun,
+    crowding,
+    lines_to_watch,
+    places_told,
+    with_callers,
+)
 from evoflash.emulator.call import EmulatorRun, kernel_before
 from evoflash.emulator.launch import Emulation, EmulatorReport, Site
 from evoflash.errors import SandboxError, UsageError
@@ -352,8 +361,12 @@ def run_whole(confined: ConfinedRuns, to_run: Sequence[ToRun], *, text: str, nam
     processes = processes_for(to_run)
     with confined.workers(processes) as workers:
         ran = workers.run_all(to_run)
-    watched = {at: lines_to_watch(one.ending.value) for at, one in enumerate(ran) if one.ending.value}
-    again = [at for at, lines in watched.items() if lines]
+    watched, told_of = dict[int, tuple[int, ...]](), set[Places]()
+    for at, one in enumerate(ran):
+        if one.ending.value and (lines := lines_to_watch(one.ending.value, told_of)):
+            watched[at] = lines
+            told_of |= places_told(one.ending.value)
+    again = [*watched]
     if not again:
         return ran
 

@@ -1,7 +1,7 @@
 """The record of one run of a kernel in the emulator, and how it ended. Runs nothing."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,16 +116,26 @@ def name_of(case: Case) -> str:
     return f"grid {case.launch.grid}, block {case.launch.block}".replace(" ", "")
 
 
+Places = tuple[str, int, int]  # of a report: its kind and both lines
 _MOST_S_AGAIN = 2.0  # of CPU time: a run that took longer is not repeated
 
 
-def lines_to_watch(ran: CaseRun) -> tuple[int, ...]:
-    """Of a run that is worth making once more, so that its reports name callers of their second place."""
-    if ran.seconds > _MOST_S_AGAIN:
+def lines_to_watch(ran: CaseRun, told: Collection[Places]) -> tuple[int, ...]:
+    """Of a run that is worth making once more, so that its reports name callers of their second place: one
+    that has two places of which no earlier run has `told` that.
+    """
+    if places_told(ran) <= set(told):
         return ()
     return tuple(
         dict.fromkeys(line for each in ran.reports if each.line2 for line in (each.line2, each.line))
     )
+
+
+def places_told(ran: CaseRun) -> set[Places]:
+    """Those of which the callers are known once it was made again; none where that would take too long."""
+    if ran.seconds > _MOST_S_AGAIN:
+        return set()
+    return {_places(each) for each in ran.reports if each.line2}
 
 
 def with_callers(ran: CaseRun, again: CaseRun) -> CaseRun:
@@ -137,12 +147,12 @@ def _told_reports(
     reports: Sequence[EmulatorReport], again: Sequence[EmulatorReport]
 ) -> Iterator[EmulatorReport]:
     """Each report as the second run tells it, once for each way that the kernel came to its places."""
-    told: dict[tuple[str, int, int], list[EmulatorReport]] = {}
+    told: dict[Places, list[EmulatorReport]] = {}
     for each in again:
         told.setdefault(_places(each), []).append(each)
     for report in reports:
         yield from told.get(_places(report), (report,))
 
 
-def _places(report: EmulatorReport) -> tuple[str, int, int]:
+def _places(report: EmulatorReport) -> Places:
     return report.kind, report.line, report.line2

@@ -9,7 +9,7 @@ layer is not seen.
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,11 +39,13 @@ from evoflash.app.check.findings import Finding, Place, advice, from_report, mer
 from evoflash.app.check.one_run import (
     CaseRun,
     OneRun,
+    Places,
     RunRecord,
     ToRun,
     crowding,
     lines_to_watch,
     name_of,
+    places_told,
     with_callers,
 )
 from evoflash.app.check.subject import KernelUnderTest
@@ -63,13 +65,16 @@ from evoflash.validation.plan import CheckLaunch, check_one_by_one, single_plan
 from evoflash.validation.validator import describe_error
 
 
-def run_case(library: Path, case: Case, run: EmulatorRun, inputs_name: str) -> CaseRun:
-    """One run of one case, and once more where its reports are to name callers of their second place.
+def run_case(
+    library: Path, case: Case, run: EmulatorRun, inputs_name: str, told: Collection[Places] = ()
+) -> CaseRun:
+    """One run of one case, and once more where its reports are to name callers of their second place, which
+    earlier runs have not `told`.
 
     UsageError when the launch does not fit the kernel.
     """
     ran = _run_once(library, case, run, inputs_name)
-    watched = lines_to_watch(ran)
+    watched = lines_to_watch(ran, told)
     if not watched:
         return ran
     telling = gxx.build(
@@ -428,25 +433,28 @@ def _run_all(library: Path, to_run: Sequence[ToRun]) -> list[OneRun]:
     """The runs that were made: those that have not begun when one turns out to be endless are left out."""
     processes = processes_for(to_run)
     ran: list[OneRun] = []
+    told: frozenset[Places] = frozenset()
     with IsolatedPool(processes) as pool:
         under_way: deque[tuple[ToRun, Future[Ending[CaseRun]]]] = deque()
         waiting = deque(to_run)
         while waiting or under_way:
             while waiting and len(under_way) < 2 * processes:
                 one = waiting.popleft()
-                under_way.append((one, _start(pool, library, one)))
+                under_way.append((one, _start(pool, library, one, told)))
             one, future = under_way.popleft()
             ending = future.result()
             raise_if_of_machine(ending)
             ran.append(OneRun(one, ending))
+            if ending.value:
+                told |= places_told(ending.value)
             if ran[-1].is_endless:
                 waiting.clear()
     return ran
 
 
-def _start(pool: IsolatedPool, library: Path, one: ToRun) -> Future[Ending[CaseRun]]:
+def _start(pool: IsolatedPool, library: Path, one: ToRun, told: frozenset[Places]) -> Future[Ending[CaseRun]]:
     limit_s = len(one.case.launches) * one.run.cpu_limit_s * crowding() + _GRACE_S
-    return pool.submit(run_case, library, one.case, one.run, one.inputs, timeout_s=limit_s)
+    return pool.submit(run_case, library, one.case, one.run, one.inputs, told, timeout_s=limit_s)
 
 
 def _launches_that_do_not_fit(subject: KernelUnderTest, build: Build | None) -> list[Finding]:
