@@ -12,7 +12,13 @@ from scripts.pages import markdown
 from scripts.records import read_record, stored
 
 RECORDS = "scripts/searches/records"
-NAMES = ("replayed-spaces.json", "replayed-lattices.json", "replayed-more-seeds.json")
+NAMES = (
+    "replayed-spaces.json",
+    "replayed-lattice-short.json",
+    "replayed-lattice-middle.json",
+    "replayed-lattice-decode.json",
+    "replayed-more-seeds.json",
+)
 _OURS, _REFERENCE = "surrogate", "evolution"
 _SPACES = {  # files of recorded spaces, and how the page calls them
     "pnpoly-rtx3090.json.gz": "pnpoly, RTX 3090",
