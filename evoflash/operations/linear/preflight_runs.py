@@ -12,12 +12,11 @@ from evoflash.operation import EmulatedRun, Loop
 from evoflash.operations.linear.inputs import ALL, check_workloads
 from evoflash.operations.linear.workload import BLOCK, LinearKey
 
-_LANES = 32  # of a warp
 _SMS = 3  # of a small GPU, for grids that go by its size
 _FEW = 64  # elements of y
 _FEW_STEPS = 2048  # of k: a step that is longer is seen twice, not as often as a ring has slots
 _TILES, _CHEAP = 4, 1 << 22  # multiply-adds
-_LANES = 32  # of a warp
+_LANES, _EIGHT = 32, 8  # of a warp; rows of x that a product of tensor cores has at least
 _USUAL_COST, _MOST_COST = 4, 1 << 26  # of a multiply-add, see Loop.emulation_cost; of a run: some 0.1 s
 _MOST_COLUMNS = 64  # of y beyond a whole CTA's: what lies behind them is seen as well
 
@@ -69,10 +68,12 @@ def _runs(key: LinearKey, loop: Loop) -> Iterator[EmulatedRun]:
     whole = max(step, 3 * BLOCK)
     columns = max(8, min(max(_TILES * rows, _FEW), max(rows, _CHEAP // (many * whole))))
     yield EmulatedRun(key.workload(many, columns, whole), "normal", "random", "random", is_repeated=True)
-    # A warp's turns are more than a ring has slots, and than a warp has lanes where that is cheap; the last
-    # one is not whole, and behind it lies NaN. A step that is long is seen so often here alone.
-    cost = few * rows * step * max(_USUAL_COST, loop.emulation_cost)
-    turns = max(loop.stages + 2, min(_LANES + 1, _MOST_COST // cost))
+    # A warp's turns are more than a ring has slots, and where that is cheap than a warp has lanes, which may
+    # hold scales; the last is not whole, and behind it lies NaN. A long step is seen so often here alone.
+    cost = max(_EIGHT, few) * rows * step * max(_USUAL_COST, loop.emulation_cost)
+    turns = loop.stages + 2
+    if key.weights == "fp8b128":
+        turns = max(turns, min(_LANES + 1, _MOST_COST // cost))
     end = key.workload(few, min(rows, _MOST_COLUMNS), turns * step - 16)
     yield EmulatedRun(end, "normal", "random", "random", is_strided=True)
     # Factors that bring a block of x into range have a largest exponent, too.
