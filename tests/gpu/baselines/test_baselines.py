@@ -207,8 +207,9 @@ def test_flash_attention_3_is_found_in_wheels_of_others(torch, workload, monkeyp
 
     operators = {name: types.SimpleNamespace(fwd=call) for name, call in
                  (("flash_attn_3", xformers), ("_vllm_fa3_C", vllm))}  # fmt: skip
-    stand_in_ops = types.SimpleNamespace(load_library=loaded.append, **operators)
-    monkeypatch.setattr(flash_attention_3, "torch", lambda: types.SimpleNamespace(ops=stand_in_ops))
+    ops = types.SimpleNamespace(load_library=loaded.append, **operators)
+    pytorch = types.SimpleNamespace(ops=ops, arange=torch.arange, int32=torch.int32)
+    monkeypatch.setattr(flash_attention_3, "torch", lambda: pytorch)
     called = list(flash_attention_3.calls("fa3", bench_of(workload)))
     assert loaded == [str(wheel)]
     assert len(called) == (1 if "vllm" in wheel.parts else 2)
