@@ -50,8 +50,9 @@ ground:
     evaluation         The records of what became of a genome
     model_exchange     An exchange with a language model as records
     problem            A problem, one workload of an operation or several, and how it is written
-    launch             One kernel launch as records, and whether a GPU has room for it
     operation          The record of what an operation gives to the rest of evoflash, and finding one by name
+    workload           A shape of an operation, its tensors, inputs and right outputs, as records
+    launch             One kernel launch as records, and whether a GPU has room for it
     space              Genomes, params and search spaces
     specs/             What each GPU allows and how fast it is, read from specs/<name>.toml
     numerics           16-bit floats as bit patterns, to and from float32, and which are not finite

@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from evoflash.estimate_error import error_in_words, likely_us
-from evoflash.operation import CompileKey
 from evoflash.problem import has_lse
 from evoflash.space import Genome
+from evoflash.workload import CompileKey
 
 
 class Status(StrEnum):

@@ -6,8 +6,9 @@ from functools import cache
 
 from evoflash import operation as registry
 from evoflash.errors import UsageError
-from evoflash.operation import CompileKey, Operation, Workload
+from evoflash.operation import Operation
 from evoflash.specs import GpuSpec
+from evoflash.workload import CompileKey, Workload
 
 # Every GPU of evoflash/specs/ multiplies more often than this while a byte comes from memory.
 _FLOPS_A_BYTE = 128

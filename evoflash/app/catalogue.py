@@ -16,9 +16,9 @@ from evoflash.strategies import STRATEGIES, known_strategies
 
 if TYPE_CHECKING:
     from evoflash.kernels.family import Family
-    from evoflash.operation import Workload
     from evoflash.space import Value
     from evoflash.specs import GpuSpec
+    from evoflash.workload import Workload
 
 
 NAMED_PROBLEMS = {

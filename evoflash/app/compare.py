@@ -45,10 +45,10 @@ from evoflash.kernels.plain_cuda import symbol_in
 from evoflash.kernels.standalone import export_words, genome_of_words
 from evoflash.launch import LaunchConfig
 from evoflash.notices import say, working
-from evoflash.operation import Workload
 from evoflash.problem import Problem, canonical, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 _GENOME_ID = re.compile(r"[0-9a-f]{1,16}")
 

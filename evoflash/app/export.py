@@ -12,10 +12,10 @@ from evoflash.exports.exported import ExportRequest, gpus_of, with_evaluation
 from evoflash.exports.kinds import kind_of
 from evoflash.kernels.standalone import genome_of, reproducing_command
 from evoflash.notices import db_words, say
-from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
+from evoflash.workload import CompileKey, Workload
 from evoflash.written_files import write_text, wrote
 
 NAMED = 4  # files that are named one by one

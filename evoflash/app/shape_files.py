@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from evoflash.errors import UsageError
-from evoflash.operation import Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.problem import Problem, parse_problem
+from evoflash.workload import Workload
 
 _KNOWN = ("problem", "weight")
 _LISTS = ("shape", "shapes")

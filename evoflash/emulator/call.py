@@ -19,16 +19,8 @@ from evoflash.errors import DeviceError, UsageError
 from evoflash.kernels import gxx
 from evoflash.launch import LaunchConfig, TensorMapSpec, geometry
 from evoflash.numerics import ARRAY_TYPES
-from evoflash.operation import (
-    ELEMENT_BYTES,
-    Delivery,
-    Output,
-    Schedule,
-    TensorSpec,
-    TestInput,
-    Workload,
-    operation_of,
-)
+from evoflash.operation import Delivery, Schedule, operation_of
+from evoflash.workload import ELEMENT_BYTES, Output, TensorSpec, TestInput, Workload
 
 Array = NDArray[Any]
 

@@ -19,7 +19,7 @@ from evoflash.kernels import gxx
 from evoflash.kernels.family import Family
 from evoflash.kernels.renderer import shrunk
 from evoflash.launch import LaunchConfig
-from evoflash.operation import Delivery, EmulatedRun, Loop, Output, Schedule, Workload, operation_of
+from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule, operation_of
 from evoflash.perf_model import Profile, fit_counts, mean_counts
 from evoflash.space import Value
 from evoflash.specs import GpuSpec
@@ -27,6 +27,7 @@ from evoflash.validation.cases import draw_case
 from evoflash.validation.metamorphic import differing
 from evoflash.validation.plan import CheckLaunch, CheckPlan, check_one_by_one, single_plan
 from evoflash.validation.validator import judge
+from evoflash.workload import Output, Workload
 
 CPU_LIMIT_S = 10.0  # of one emulated launch of the pre-flight; the slowest of a healthy kernel takes one
 # What takes longer than a pre-flight's launches gets that many times as much.

@@ -67,10 +67,10 @@ from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import has_its_code
-from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 log = logging.getLogger(__name__)
 # Proposals in flight for each GPU: eight a second leave it, half of them after 1.5 s in the emulator. Each

@@ -28,10 +28,10 @@ from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.launch import LaunchConfig
-from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 if TYPE_CHECKING:
     from evoflash.evaluators.measured import MeasuredEvaluator

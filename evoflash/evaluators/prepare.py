@@ -16,11 +16,12 @@ from evoflash.kernels.gxx import KernelBuildError
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.kernels.renderer import render
 from evoflash.launch import does_not_fit
-from evoflash.operation import Workload, most_workspace_bytes
+from evoflash.operation import most_workspace_bytes
 from evoflash.perf_model import Estimate, Profile, estimate
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 PREPARE_LIMIT_S = 180.0  # of one genome; NVRTC takes under a second, the emulator a few
 ELITES = 8

@@ -12,13 +12,13 @@ from evoflash.errors import UsageError
 from evoflash.evaluation import Evaluation
 from evoflash.kernels.family import load_family
 from evoflash.kernels.standalone import reproducing_command, valid_genome
-from evoflash.operation import CompileKey
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
 from evoflash.store import run_edits
 from evoflash.store.database import is_there
 from evoflash.store.store import open_store
+from evoflash.workload import CompileKey
 
 
 @dataclass(frozen=True, slots=True)

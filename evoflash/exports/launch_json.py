@@ -20,10 +20,11 @@ from evoflash.kernels.nvrtc import FLAGS, compile_candidate, first_error, nvrtc_
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import reproducing_command
 from evoflash.launch import LaunchConfig, TensorMapSpec
-from evoflash.operation import CompileKey, LaunchForm, Workload, operation_of
+from evoflash.operation import LaunchForm, operation_of
 from evoflash.runtime.description import FORMAT, VERSION
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.workload import CompileKey, Workload
 
 
 @dataclass(frozen=True, slots=True)

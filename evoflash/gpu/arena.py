@@ -29,8 +29,9 @@ from evoflash.gpu.memory import (
     scratch_of,
     workspace,
 )
-from evoflash.operation import Output, Sample, TensorSpec, TestInput, Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.validation.validator import Part, in_groups, part_of
+from evoflash.workload import Output, Sample, TensorSpec, TestInput, Workload
 
 _NUMPY = {"fp16": np.uint16, "bf16": np.uint16, "fp32": np.float32}  # 16-bit floats travel as patterns
 

@@ -34,8 +34,9 @@ from evoflash.gpu.memory import (
     stray_bytes,
     workspace,
 )
-from evoflash.operation import Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.validation.plan import CheckLaunch
+from evoflash.workload import Workload
 
 _ALIGNMENT = 256  # bytes
 

@@ -32,7 +32,7 @@ from evoflash.gpu.launcher import cupy, warm_up
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.timing.benchmark import Bench
 from evoflash.hardware_counters import KernelProfile, LaunchCounters
-from evoflash.operation import Workload
+from evoflash.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ from evoflash.gpu.driver import PackedArguments, encode_map, pack_arguments
 from evoflash.gpu.launcher import LoadedKernel, cupy, settle
 from evoflash.launch import TensorMapSpec, geometry
 from evoflash.numerics import ARRAY_TYPES
-from evoflash.operation import ELEMENT_BYTES, TensorSpec, Workload, operation_of
+from evoflash.operation import operation_of
+from evoflash.workload import ELEMENT_BYTES, TensorSpec, Workload
 
 GUARD_BYTES = 32768  # on either side of a tensor: more than a tile row of any family overshoots
 SPREAD_BYTES = 4096  # of the random distance before a tensor

@@ -13,9 +13,9 @@ from evoflash.kernels.ef_layer import source_sha
 from evoflash.kernels.kernel_text import kernel_text
 from evoflash.kernels.lint import lint
 from evoflash.kernels.renderer import render
-from evoflash.operation import CompileKey
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.workload import CompileKey
 
 # Why an edit is none.
 PLACE, CHARACTERS, IDLE = "does not apply", "characters that no kernel holds", "no effect"

@@ -17,12 +17,13 @@ from evoflash.extensions import with_extensions
 from evoflash.kernels.expression import FAILURES, Expression
 from evoflash.kernels.header import ARCH, KernelSpec, MapOf, Seed, read_header
 from evoflash.launch import L2_PROMOTIONS, SWIZZLES, LaunchConfig, TensorMapSpec
-from evoflash.operation import CompileKey, Loop, Workload
+from evoflash.operation import Loop
 from evoflash.paths import template_folders
 from evoflash.problem import Problem
 from evoflash.runtime.expressions import FUNCTIONS
 from evoflash.space import Check, Genome, Param, SearchSpace, Value, Values
 from evoflash.specs import GpuSpec, load_gpu
+from evoflash.workload import CompileKey, Workload
 
 Holds = Callable[[Mapping[str, Any]], bool]
 Names = dict[str, Any]

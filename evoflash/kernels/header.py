@@ -13,9 +13,10 @@ from typing import Any
 from evoflash import operation as registry
 from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
-from evoflash.operation import Operation, TensorSpec
+from evoflash.operation import Operation
 from evoflash.paths import TEMPLATES
 from evoflash.space import Param, Values
+from evoflash.workload import TensorSpec
 
 
 def text_of(path: Path) -> str:

@@ -26,8 +26,8 @@ from evoflash.evaluation import Build, Candidate
 from evoflash.extras import install
 from evoflash.kernels.cached_files import is_whole_folder, seal_folder
 from evoflash.kernels.ef_layer import nvrtc_headers, source_sha
-from evoflash.operation import CompileKey
 from evoflash.paths import cache_dir, cache_error, cupy_folder_error, keep_cupy_at_home
+from evoflash.workload import CompileKey
 
 # One constant for compiler, cache key and the exported file's banner. No fast-math, no ftz: an
 # approximation is an explicit ef:: call, so that plain nvcc compiles the same program.

@@ -32,12 +32,12 @@ from evoflash.kernels.ef_layer import source_sha
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.header import body_of, lines_of_header
 from evoflash.kernels.lint import lint
-from evoflash.operation import CompileKey
 from evoflash.paths import TEMPLATES, cache_dir, put_in_cache
 from evoflash.runtime.expressions import ceil_div
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 from evoflash.version import __version__
+from evoflash.workload import CompileKey
 
 
 def render(genome: Genome, key: CompileKey, gpu: GpuSpec) -> Candidate:

@@ -5,7 +5,7 @@ record `Operation` of evoflash/operation.py.
 
     attention/     All that knows attention
     call_form      The records that the form of a call is made of, whatever the operation
-    expectations   What must hold of any operation's outputs, as records
+    expectations   Makes the records of right outputs, and reads the thresholds of a file
     linear/        All that knows the linear layer of a decoding step
     paged/         All that knows attention of a few query rows on keys and values in pages, as inference
                    engines call it

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from evoflash.errors import UsageError
-from evoflash.operation import Workload
+from evoflash.workload import Workload
 
 _W = TypeVar("_W", bound=Workload)
 _LARGEST_GPU_GB = 288  # the memory of a B300 (NVIDIA's data sheet), the largest of one GPU in 2026

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evoflash.launch import LaunchConfig, occupancy
-from evoflash.operation import Loop, Work, Workload, operation_of
+from evoflash.operation import Loop, Work, operation_of
 from evoflash.perf_model.slowest_path import (
     MMA_FLOPS,
     SCHEDULERS,
@@ -42,6 +42,7 @@ from evoflash.perf_model.slowest_path import (
 from evoflash.problem import Problem
 from evoflash.space import Genome, Proportions
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 if TYPE_CHECKING:
     from evoflash.kernels.family import Family

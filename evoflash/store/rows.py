@@ -34,10 +34,10 @@ from evoflash.evaluation import (
 )
 from evoflash.hardware_counters import KernelProfile
 from evoflash.model_exchange import Exchange, JudgedEdit
-from evoflash.operation import CompileKey
 from evoflash.problem import operation_in, parse_problem
 from evoflash.space import Genome
 from evoflash.version import __version__
+from evoflash.workload import CompileKey
 
 Row = Mapping[Any, Any]  # by column name
 _NUMBERS = ("_us", "_l2", "_rms", "_error", "_ratio")  # ends of the names of columns that may hold a NaN

@@ -23,7 +23,7 @@ from evoflash.errors import EvoflashError, UsageError
 from evoflash.evaluation import Basis, Evaluation
 from evoflash.exports.exported import ExportRequest
 from evoflash.exports.launch_json import artefact
-from evoflash.operation import Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.paths import default_database
 from evoflash.problem import Problem, parse_problem
 from evoflash.runtime.launch import Kernel, Refused
@@ -32,6 +32,7 @@ from evoflash.runtime.torch_op import Attention
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, known_gpus, load_gpu
 from evoflash.store.store import open_store
+from evoflash.workload import Workload
 
 _COMPILED: dict[Hashable, Attention] = {}  # by genome and compile key
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evoflash.numerics import stream_of
-from evoflash.operation import ExpectedOutputs, TestInput, Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.operations.expectations import every_row
+from evoflash.workload import ExpectedOutputs, TestInput, Workload
 
 T = TypeVar("T")
 

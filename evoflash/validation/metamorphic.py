@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.numerics import decode
-from evoflash.operation import KernelCall, Output, TensorSpec, TestInput, Workload
-from evoflash.operations.expectations import Reach, Relation, Rows, outputs_of, over_rms, thresholds_of
+from evoflash.operations.expectations import outputs_of, over_rms, thresholds_of
 from evoflash.validation.validator import error_ratio, place_of
+from evoflash.workload import KernelCall, Output, Reach, Relation, Rows, TensorSpec, TestInput, Workload
 
 BOTH = 2  # outputs that are off
 

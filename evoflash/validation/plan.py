@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.evaluation import Verdict
-from evoflash.operation import ExpectedOutputs, KernelCall, Output, TestInput, Workload, operation_of
-from evoflash.operations.expectations import Reach, Relation, Rows, outputs_of
+from evoflash.operation import operation_of
+from evoflash.operations.expectations import outputs_of
 from evoflash.validation.cases import case
 from evoflash.validation.metamorphic import complaint, differing
 from evoflash.validation.validator import judge
+from evoflash.workload import ExpectedOutputs, KernelCall, Output, Reach, Relation, Rows, TestInput, Workload
 
 STRIDED = "tensors not dense: "  # what precedes a complaint about a launch whose tensors lie apart
 _TWO_RUNS = "two runs on the same input differ"

@@ -28,7 +28,9 @@ from numpy.typing import NDArray
 
 from evoflash.evaluation import Verdict
 from evoflash.numerics import decode, is_non_finite
-from evoflash.operation import (
+from evoflash.operation import operation_of
+from evoflash.operations.expectations import distance, outputs_of, over_rms, thresholds_of
+from evoflash.workload import (
     ExpectedNumbers,
     ExpectedOutputs,
     ExpectedRows,
@@ -38,9 +40,7 @@ from evoflash.operation import (
     TestInput,
     Thresholds,
     Workload,
-    operation_of,
 )
-from evoflash.operations.expectations import distance, outputs_of, over_rms, thresholds_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from evoflash.kernels.family import Family, load_family
-from evoflash.operation import CompileKey
 from evoflash.operations.attention.workload import DTYPES, HEAD_DIMS, AttentionKey, AttentionWorkload
 from evoflash.operations.linear.workload import ROW_CLASSES, WEIGHTS, LinearKey
 from evoflash.operations.paged.workload import FEATURES, PAGE_UNITS, PagedKey
@@ -16,6 +15,7 @@ from evoflash.operations.paged.workload import HEAD_DIMS as PAGED_HEAD_DIMS
 from evoflash.operations.paged.workload import ROW_CLASSES as PAGED_ROW_CLASSES
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec, load_gpu
+from evoflash.workload import CompileKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,11 @@ from evoflash.gpu.timing.paired import (
 )
 from evoflash.gpu.timing.protocols import SHORT, Pace, StoppingRule, TimingProtocol
 from evoflash.kernels.family import load_family
-from evoflash.operation import Workload as AnyWorkload
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload as AnyWorkload
 from scripts.peers import read_only
 from scripts.peers.rows import Ours, workload_of
 

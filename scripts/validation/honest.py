@@ -29,7 +29,6 @@ from evoflash.gpu import launcher
 from evoflash.gpu.arena import MemoryFaultError
 from evoflash.gpu.launcher import KernelHungError, LaunchRefusedError
 from evoflash.kernels.family import families_for, load_family
-from evoflash.operation import Output
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import ALL, AttentionInputs, draw
 from evoflash.operations.attention.relations import relations
@@ -37,6 +36,7 @@ from evoflash.operations.attention.workload import AttentionKey, AttentionWorklo
 from evoflash.operations.expectations import every_row
 from evoflash.validation.metamorphic import complaint
 from evoflash.validation.validator import judge
+from evoflash.workload import Output
 from scripts.records import command, write_record
 from scripts.validation.subjects import (
     Machine,

@@ -29,7 +29,6 @@ from evoflash.kernels.family import load_family
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
 from evoflash.launch import LaunchConfig
-from evoflash.operation import ExpectedOutputs, Output, Sample
 from evoflash.operations.attention.inputs import AttentionInputs, draw
 from evoflash.operations.attention.reference import expect
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
@@ -37,6 +36,7 @@ from evoflash.operations.expectations import every_row
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.validation.validator import Part, part_of
+from evoflash.workload import ExpectedOutputs, Output, Sample
 from scripts.families.draws import draw_quickly, space_of
 
 LIMIT_S = 20.0

@@ -17,14 +17,14 @@ from evoflash.gpu.comparisons import (
 )
 from evoflash.gpu.memory import layouts_of
 from evoflash.numerics import decode, encode
-from evoflash.operation import Output
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.reference import expect
 from evoflash.operations.attention.relations import keeps_heads_apart
 from evoflash.operations.attention.workload import AttentionWorkload
-from evoflash.operations.expectations import Rows, every_row
+from evoflash.operations.expectations import every_row
 from evoflash.validation import metamorphic, validator
+from evoflash.workload import Output, Rows
 
 SHAPE = AttentionWorkload(2, 4, 2, 37, 50, 64)  # 296 rows: more than the threads of one block
 

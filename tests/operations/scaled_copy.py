@@ -9,18 +9,9 @@ import numpy as np
 
 from evoflash.errors import UsageError
 from evoflash.numerics import Bits, decode, encode, round_to, stream_of
-from evoflash.operation import (
-    EmulatedRun,
-    ExpectedOutputs,
-    InputNames,
-    Loop,
-    Operation,
-    Sample,
-    TensorSpec,
-    Thresholds,
-    Work,
-)
-from evoflash.operations.expectations import Relation, Rows, every_row, expected_rows
+from evoflash.operation import EmulatedRun, InputNames, Loop, Operation, Work
+from evoflash.operations.expectations import every_row, expected_rows
+from evoflash.workload import ExpectedOutputs, Relation, Rows, Sample, TensorSpec, Thresholds
 
 FACTOR = 0.75
 

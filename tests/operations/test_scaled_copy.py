@@ -30,13 +30,13 @@ from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.kernels.renderer import render
 from evoflash.kernels.standalone import export_kernel, genome_of
 from evoflash.numerics import decode, encode
-from evoflash.operation import Output
 from evoflash.problem import parse_problem
 from evoflash.search import search
 from evoflash.specs import load_gpu
 from evoflash.store.store import open_store
 from evoflash.strategies import make_strategy
 from evoflash.validation.plan import check_correctness
+from evoflash.workload import Output
 
 HERE = Path(__file__).parent
 VARIABLES = {"EVOFLASH_TEMPLATES": str(HERE), "EVOFLASH_OPERATIONS": "scaled_copy=operations.scaled_copy"}

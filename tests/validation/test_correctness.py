@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.operation import Output
 from evoflash.operations.attention.inputs import ALL
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.validation.plan import check_correctness
+from evoflash.workload import Output
 
 FULL = AttentionWorkload(2, 4, 2, 60, 131, 64)
 

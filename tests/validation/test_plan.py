@@ -10,7 +10,6 @@ from evoflash.operations.attention.check_shapes import check_workloads
 from evoflash.operations.attention.inputs import AT_SIZE, draw
 from evoflash.operations.attention.reference import expect, sample
 from evoflash.operations.attention.workload import AttentionWorkload
-from evoflash.operations.expectations import Reach, Relation
 from evoflash.validation.plan import (
     STRIDED,
     RightOutput,
@@ -21,6 +20,7 @@ from evoflash.validation.plan import (
     plan_of,
     size_plan_of,
 )
+from evoflash.workload import Reach, Relation
 
 SHAPES = [AttentionWorkload(2, 4, 2, 60, 131, 64), AttentionWorkload(2, 4, 2, 70, 33, 64, causal=True)]
 

@@ -17,7 +17,8 @@ from evoflash.emulator import launch as emulator
 from evoflash.emulator.call import EmulatorRun, launch_once, map_tensor, run_calls
 from evoflash.launch import LaunchConfig, TensorMapSpec
 from evoflash.numerics import decode, encode
-from evoflash.operation import Output, TestInput, Workload, operation_of
+from evoflash.operation import operation_of
+from evoflash.workload import Output, TestInput, Workload
 
 # What an operation calls the type of a tensor, and a kernel's file that of an array, where they differ.
 FILE_TYPES = {"fp16": "f16", "fp32": "f32", "int32": "i32", "e4m3": "u8"}

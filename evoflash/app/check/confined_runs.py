@@ -45,11 +45,12 @@ from evoflash.isolation import Ending
 from evoflash.kernels import gxx
 from evoflash.kernels.ef_layer import made_headers
 from evoflash.numerics import ARRAY_TYPES
-from evoflash.operation import ExpectedOutputs, Output, TestInput, Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.paths import TEMPLATES, cache_dir
 from evoflash.sandbox.boundary import Boundary, found_boundary
 from evoflash.sandbox.process import ConfinedProcess
 from evoflash.validation.cases import draw_case
+from evoflash.workload import ExpectedOutputs, Output, TestInput, Workload
 
 Call = tuple[Sequence[Emulation], Output]
 JudgedCalls = Callable[[WorkloadCase, Sequence[tuple[TestInput, ExpectedOutputs]], Sequence[Call]], CaseRun]

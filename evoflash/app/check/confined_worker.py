@@ -28,8 +28,9 @@ from evoflash.emulator import launch as emulator
 from evoflash.emulator.call import EmulatorRun
 from evoflash.emulator.launch import ask_addr2line, ask_instead
 from evoflash.errors import EvoflashError
-from evoflash.operation import TestInput, operation_of
+from evoflash.operation import operation_of
 from evoflash.sandbox.confinement import hide_memory, refuse_syscalls
+from evoflash.workload import TestInput
 
 HEAD = struct.Struct("<QQ")  # bytes of the head, which is JSON, and of the arrays behind it
 _MOST_ANSWER = 1 << 30

@@ -12,7 +12,8 @@ from evoflash.errors import TemplateError, UsageError
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.plain_cuda import entry_symbol, is_plain
 from evoflash.launch import LaunchConfig, TensorMapSpec
-from evoflash.operation import Loop, Workload, operation_of
+from evoflash.operation import Loop, operation_of
+from evoflash.workload import Workload
 
 DTYPES = ("f16", "bf16", "f32", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 FILLS = ("random", "zeros", "arange", "poison")

@@ -59,10 +59,11 @@ from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels import gxx
 from evoflash.kernels.nvrtc import compile_candidate
 from evoflash.launch import does_not_fit
-from evoflash.operation import Delivery, ExpectedOutputs, Output, Schedule, TestInput, Workload, operation_of
+from evoflash.operation import Delivery, Schedule, operation_of
 from evoflash.validation.cases import draw_case
 from evoflash.validation.plan import CheckLaunch, check_one_by_one, single_plan
 from evoflash.validation.validator import describe_error
+from evoflash.workload import ExpectedOutputs, Output, TestInput, Workload
 
 
 def run_case(

@@ -29,10 +29,11 @@ from evoflash.kernels.standalone import (
     genome_of_words,
     without_prefix,
 )
-from evoflash.operation import CompileKey, EmulatedRun, Loop, Workload, operation_of
+from evoflash.operation import EmulatedRun, Loop, operation_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, load_gpu
+from evoflash.workload import CompileKey, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,11 @@ from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.gpu import baselines, launcher
 from evoflash.gpu.timing.paired import answer_of
 from evoflash.notices import count_of
-from evoflash.operation import ELEMENT_BYTES, Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.problem import parse_problem
 from evoflash.sandbox.boundary import Boundary, found_boundary
 from evoflash.specs import GpuSpec, load_gpu
+from evoflash.workload import ELEMENT_BYTES, Workload
 
 Stage = Literal["check", "smoke", "time"]
 STAGES: tuple[Stage, ...] = ("check", "smoke", "time")

@@ -26,12 +26,13 @@ from evoflash.app.judge.python_text import FORMS, STYLES, PythonText, read_pytho
 from evoflash.app.judge.sources import SubmittedText
 from evoflash.errors import SandboxError, UsageError
 from evoflash.numerics import ARRAY_TYPES
-from evoflash.operation import Output, TensorSpec, TestInput, Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.sandbox.boundary import Boundary
 from evoflash.sandbox.process import ConfinedProcess
 from evoflash.validation.cases import draw_case
 from evoflash.validation.validator import judge
+from evoflash.workload import Output, TensorSpec, TestInput, Workload
 
 _WORKER = "evoflash.app.judge.torch_worker"  # which alone imports PyTorch
 _FRAME_BYTES, _MOST_ANSWER = 16, 1 << 31

@@ -32,9 +32,10 @@ from evoflash.app.judge.python_forms import (
     request_of,
 )
 from evoflash.app.judge.python_text import PythonText
-from evoflash.operation import ELEMENT_BYTES, TestInput, Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.sandbox.boundary import Boundary
 from evoflash.validation.validator import judge
+from evoflash.workload import ELEMENT_BYTES, TestInput, Workload
 
 _FEW, _ROUNDS = 4, 9
 # Calls that the longer request adds: as many as these seconds and these bytes hold, since outputs stay until

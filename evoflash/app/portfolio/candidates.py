@@ -17,13 +17,13 @@ from evoflash.evaluation import Build
 from evoflash.evaluators.prepare import PREPARE_LIMIT_S, Preparation, prepare
 from evoflash.isolation import Ending, IsolatedPool, raise_if_of_machine
 from evoflash.kernels.family import Family, families_for, load_family
-from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec
 from evoflash.store.database import is_there
 from evoflash.store.schema import leaderboard_sql
 from evoflash.store.store import Store, open_store
+from evoflash.workload import CompileKey, Workload
 
 _FEW = 3  # of the database for each of its problems
 

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.operation import DispatchForm, Workload, operation_of
+from evoflash.operation import DispatchForm, operation_of
 from evoflash.runtime.dispatch import VERSION, Dispatcher, corner
+from evoflash.workload import Workload
 
 _EXACT = 60_000  # sets of k - 1 kernels: each is completed by all kernels at once, in some 20 us
 _EQUAL = 1e-12  # differences of regrets that come from the order of sums

@@ -34,9 +34,10 @@ from evoflash.gpu.timing.benchmark import Bench, KernelContender, time_interleav
 from evoflash.gpu.timing.paired import beats_physics, compare
 from evoflash.gpu.timing.protocols import Pace, StoppingRule, TimingProtocol
 from evoflash.isolation import Ending
-from evoflash.operation import Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.specs import GpuSpec
 from evoflash.validation.cases import large_case
+from evoflash.workload import Workload
 
 _ROUGH = StoppingRule(min_samples=3, max_samples=3, rel_error=1.0, max_s=10.0)
 # Times the fastest: what is further away after one call gets no turns, and after a few not many.

@@ -31,11 +31,12 @@ from evoflash.exports.portfolio import write as write_package
 from evoflash.gpu.launcher import present_gpu
 from evoflash.gpu.timing.noise_floor import environment
 from evoflash.notices import say
-from evoflash.operation import CompileKey, Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.problem import Problem, check_fits
 from evoflash.runtime.dispatch import FALLBACK, Dispatcher
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec, canonical_gpu, load_gpu
+from evoflash.workload import CompileKey, Workload
 
 _LOOKS = 3  # at borders
 _SEARCHED_FROM, _BUDGET = 0.01, 60  # a kernel's worst regret; evaluations

@@ -32,10 +32,10 @@ from evoflash.kernels import gxx
 from evoflash.kernels.family import load_family
 from evoflash.kernels.renderer import render
 from evoflash.notices import count_of, say, working
-from evoflash.operation import CompileKey, Workload
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.workload import CompileKey, Workload
 
 _SHAPE_LIMIT_S, _LIBRARY_LIMIT_S, _REFERENCE_LIMIT_S = 180.0, 120.0, 300.0
 _MOST_S, _MANY = 1.0, 8  # of one kernel's many turns; kernels that get them

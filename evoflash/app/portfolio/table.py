@@ -14,9 +14,9 @@ import numpy as np
 from evoflash.app.portfolio.choice import Regrets
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
-from evoflash.operation import Workload
 from evoflash.problem import parse_workload
 from evoflash.space import Genome
+from evoflash.workload import Workload
 from evoflash.written_files import replacing, write_text
 
 _FORMAT, _VERSION = "evoflash portfolio table", 1

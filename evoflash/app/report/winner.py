@@ -30,10 +30,11 @@ from evoflash.evaluation import SCORED, Baseline, Build, Evaluation, Timing, was
 from evoflash.gpu.timing.paired import PairedComparison
 from evoflash.hardware_counters import KernelProfile
 from evoflash.kernels.nvrtc import cached_source
-from evoflash.operation import CompileKey, Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.problem import has_lse, parse_problem
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.store.rows import score_row
+from evoflash.workload import CompileKey, Workload
 
 
 def rooflines(

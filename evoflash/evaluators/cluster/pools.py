@@ -37,7 +37,7 @@ from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.warm_up import Jobs
 from evoflash.isolation import Ending, Turns
-from evoflash.operation import Workload
+from evoflash.workload import Workload
 
 
 class Lanes:

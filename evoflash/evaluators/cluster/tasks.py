@@ -32,9 +32,9 @@ from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.warm_up import Jobs
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending, IsolatedPool, cpu_seconds
-from evoflash.operation import Workload
 from evoflash.paths import cache_dir, cache_error
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 T = TypeVar("T")
 

@@ -26,7 +26,8 @@ from evoflash.gpu.arena import Arena
 from evoflash.gpu.launcher import KernelHungError, settle, wait
 from evoflash.gpu.timing.benchmark import Bench, measure
 from evoflash.gpu.timing.protocols import SCREENED, SHORT, Pace, TimingProtocol
-from evoflash.operation import ELEMENT_BYTES, Output, TensorSpec, operation_of
+from evoflash.operation import operation_of
+from evoflash.workload import ELEMENT_BYTES, Output, TensorSpec
 
 S = TypeVar("S")  # a setting of a library
 

@@ -13,10 +13,11 @@ from evoflash.gpu.memory import has_room, step_of_check
 from evoflash.gpu.process.check_batch import CheckBatch, bytes_on_device, can_hold
 from evoflash.gpu.process.right_answers import has_device_reference
 from evoflash.gpu.timing.benchmark import Bench
-from evoflash.operation import TestInput, Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.specs import GpuSpec
 from evoflash.validation.cases import large_case, names_of_large
 from evoflash.validation.plan import CheckPlan, plan_of, size_plan_of
+from evoflash.workload import TestInput, Workload
 
 _BATCH_BYTES = 4 << 30  # of slabs, their images and references
 _SIZE_BYTES = 8 << 30  # of the tensors of all launches at the benchmark's shape

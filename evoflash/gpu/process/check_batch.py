@@ -35,11 +35,12 @@ from evoflash.gpu.comparisons import (
 from evoflash.gpu.launcher import LoadedKernel
 from evoflash.gpu.memory import layouts_of, on_device, raw_bytes
 from evoflash.gpu.process.right_answers import RightRows, compute_right, errors_of
-from evoflash.operation import ELEMENT_BYTES, ErrorScale, TensorSpec, operation_of
-from evoflash.operations.expectations import Reach, Relation, Rows, outputs_of, thresholds_of
+from evoflash.operation import operation_of
+from evoflash.operations.expectations import outputs_of, thresholds_of
 from evoflash.validation.metamorphic import drift_of_sums, drift_of_worst
 from evoflash.validation.plan import Check, CheckPlan, RightOutput, SameBits
 from evoflash.validation.validator import Errors, judge_errors, place_of, pool_errors
+from evoflash.workload import ELEMENT_BYTES, ErrorScale, Reach, Relation, Rows, TensorSpec
 
 Found = Mapping[type[Comparison], Iterator[Any]]  # answers to comparisons of each kind, in their order
 

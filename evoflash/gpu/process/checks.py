@@ -17,16 +17,12 @@ from evoflash.gpu.launcher import LoadedKernel, alone
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.check_batch import CheckBatch
 from evoflash.numerics import is_non_finite
-from evoflash.operation import (
-    Output,
-    TestInput,
-    Workload,
-    operation_of,
-)
+from evoflash.operation import operation_of
 from evoflash.operations.expectations import outputs_of
 from evoflash.validation import metamorphic, validator
 from evoflash.validation.cases import case, large_case
 from evoflash.validation.plan import CheckLaunch, check_one_by_one
+from evoflash.workload import Output, TestInput, Workload
 
 LARGE_LIMIT_S = 20.0  # one launch on a benchmark workload, by the slowest family
 SMALL_LIMIT_S = 3.0  # one launch on a check workload

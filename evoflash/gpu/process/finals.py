@@ -57,9 +57,9 @@ from evoflash.gpu.timing.paired import (
 )
 from evoflash.gpu.timing.protocols import CALL, finals_of
 from evoflash.isolation import Ending
-from evoflash.operation import Workload
 from evoflash.problem import Problem
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

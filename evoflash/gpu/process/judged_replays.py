@@ -30,11 +30,12 @@ from evoflash.gpu.process import cache
 from evoflash.gpu.process.checks import LARGE_LIMIT_S
 from evoflash.gpu.process.right_answers import RightRows, compute_right, has_device_reference
 from evoflash.gpu.timing.benchmark import Bench, KernelContender
-from evoflash.operation import ExpectedOutputs, TestInput, Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.operations.expectations import outputs_of
 from evoflash.validation import validator
 from evoflash.validation.cases import large_case
 from evoflash.validation.validator import Errors, judge_errors
+from evoflash.workload import ExpectedOutputs, TestInput, Workload
 
 _FINITE = 0x3C  # this byte repeated is 1.06 in fp16, 0.0115 in bf16 and fp32
 _MOST_ANSWERS = 2 << 30  # bytes of right answers for the input sets of one bench

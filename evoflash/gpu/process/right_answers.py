@@ -15,9 +15,10 @@ from evoflash.errors import DeviceError
 from evoflash.gpu.comparisons import ErrorStats, Numbers, RowComparison, Side, cubin_of
 from evoflash.gpu.launcher import LoadedKernel, new_stream, present_gpu, wait
 from evoflash.gpu.memory import allocate, on_device
-from evoflash.operation import ErrorScale, ExpectedOutputs, Workload, operation_of
-from evoflash.operations.expectations import DeviceReference, outputs_of, thresholds_of
+from evoflash.operation import operation_of
+from evoflash.operations.expectations import outputs_of, thresholds_of
 from evoflash.validation.validator import Errors, place_of
+from evoflash.workload import DeviceReference, ErrorScale, ExpectedOutputs, Workload
 
 _REFERENCE_LIMIT_S = 60.0
 _AGREE = 0.1  # of the thresholds: so far the two references may differ

@@ -29,8 +29,8 @@ from evoflash.gpu.timing.paired import RatioInterval, beats_physics
 from evoflash.gpu.timing.protocols import RELATIVE, RELATIVE_EFFORT, SCREEN_EFFORT, SCREENED, rules_of
 from evoflash.gpu.timing.relative import Beside, anchor_note, gpu_note, relative_time
 from evoflash.launch import LaunchConfig
-from evoflash.operation import CompileKey, Workload
 from evoflash.specs import GpuSpec
+from evoflash.workload import CompileKey, Workload
 
 Launcher = Callable[[Workload], tuple[LaunchConfig, ...]]
 Launches = tuple[tuple[Workload, tuple[LaunchConfig, ...]], ...]

@@ -16,10 +16,11 @@ from evoflash.gpu.process.finals import FinalReport, FinalTask, run_noting
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask, check_task, screen, time_correct
 from evoflash.isolation import Ending
-from evoflash.operation import Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.validation import cases
 from evoflash.validation.cases import large_case, names_of_large
 from evoflash.validation.plan import names_of
+from evoflash.workload import Workload
 
 REFERENCES_LIMIT_S = 600  # for all that is computed beforehand
 _LIBRARIES = ("torch", "flash_attn_interface", "flash_attn.cute.interface", "flashinfer")

@@ -25,8 +25,8 @@ from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.warm_up import Jobs
 from evoflash.isolation import Ending, Turns
-from evoflash.operation import Workload
 from evoflash.validation.cases import SharedCases
+from evoflash.workload import Workload
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -32,8 +32,9 @@ from evoflash.gpu.timing.protocols import (
     rounds_synced,
     sets_of,
 )
-from evoflash.operation import Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 T = TypeVar("T")
 ClockState = tuple[int | None, str]  # SM clock in MHz, throttle reasons in words

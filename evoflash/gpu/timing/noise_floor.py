@@ -30,12 +30,12 @@ from evoflash.kernels.family import families_for, load_family
 from evoflash.kernels.nvrtc import compile_candidate, first_error, nvrtc_version
 from evoflash.kernels.renderer import render
 from evoflash.launch import LaunchConfig
-from evoflash.operation import Workload
 from evoflash.paths import MUTATIONS, cache_dir, writing_to_cache
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
 from evoflash.version import __version__
+from evoflash.workload import Workload
 from evoflash.written_files import is_dry_run
 
 

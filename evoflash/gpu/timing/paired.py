@@ -36,8 +36,8 @@ from evoflash.gpu.timing.benchmark import (
     warm_replay,
 )
 from evoflash.gpu.timing.protocols import IDLE_S, WINDOW_US, Pace, TimingProtocol
-from evoflash.operation import Workload
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 ALPHA = 0.002  # of a whole comparison: the chance that its interval misses the ratio
 # Two copies of one kernel, loaded apart, came out up to 0.1 % apart in 400 comparisons on an H200

@@ -25,8 +25,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from evoflash.operation import Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 # A good kernel reaches half of the floor's rate: from a floor of 50 us on it runs for 0.1 ms or more.
 LONG_FLOOR_US = 50.0

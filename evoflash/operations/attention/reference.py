@@ -13,17 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.numerics import PART, Floats, decode, each, round_to
-from evoflash.operation import ExpectedNumbers, ExpectedOutputs, Sample
 from evoflash.operations.attention.forms.dense import scale
 from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.workload import AttentionWorkload
-from evoflash.operations.expectations import (
-    RIGHT_ROWS,
-    DeviceReference,
-    distance,
-    every_row,
-    expected_rows,
-)
+from evoflash.operations.expectations import RIGHT_ROWS, distance, every_row, expected_rows
+from evoflash.workload import DeviceReference, ExpectedNumbers, ExpectedOutputs, Sample
 
 _ROWS, _THREADS = 16, 128  # of a block
 _MOST = 1 << 38  # products of a query with a key, times head_dim: 0.2 s of an H200

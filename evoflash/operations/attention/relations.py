@@ -14,7 +14,7 @@ from evoflash.numerics import decode, encode, other_order
 from evoflash.operations.attention.inputs import AttentionInputs
 from evoflash.operations.attention.reference import visible
 from evoflash.operations.attention.workload import AttentionWorkload
-from evoflash.operations.expectations import Reach, Relation, Rows
+from evoflash.workload import Reach, Relation, Rows
 
 _STREAM = 0x4F52  # a random stream of its own
 _GROUPS = 4  # of which each query head's own keys are asked

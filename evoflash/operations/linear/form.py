@@ -10,7 +10,7 @@ import numpy as np
 
 from evoflash.errors import UsageError
 from evoflash.launch import TensorMapSpec
-from evoflash.operation import LaunchForm, TensorSpec
+from evoflash.operation import LaunchForm
 from evoflash.operations.call_form import (
     CallError,
     CallStruct,
@@ -25,6 +25,7 @@ from evoflash.operations.linear.workload import BLOCK, ROW_CLASSES, X_SCALE_STEP
 from evoflash.paths import TEMPLATES
 from evoflash.runtime.description import stride_name
 from evoflash.runtime.linear_rows import ROW_SIZES, ROWS
+from evoflash.workload import TensorSpec
 
 INTERFACE = TEMPLATES / "lib" / "interface_linear.h.j2"
 LAUNCHER = TEMPLATES / "lib" / "launcher_linear.cu.j2"

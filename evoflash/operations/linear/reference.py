@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.numerics import decode, each, round_to
-from evoflash.operation import ExpectedOutputs, Sample
-from evoflash.operations.expectations import DeviceReference, every_row, expected_rows
+from evoflash.operations.expectations import every_row, expected_rows
 from evoflash.operations.linear import e4m3
 from evoflash.operations.linear.inputs import LinearInputs
 from evoflash.operations.linear.workload import BLOCK, LinearWorkload
+from evoflash.workload import DeviceReference, ExpectedOutputs, Sample
 
 _PART = 1 << 22  # elements of W that are taken at a time
 

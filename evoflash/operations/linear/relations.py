@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.numerics import Bits, decode, encode, other_order
-from evoflash.operations.expectations import Relation, Rows
 from evoflash.operations.linear.inputs import LinearInputs
 from evoflash.operations.linear.workload import BLOCK, LinearWorkload
+from evoflash.workload import Relation, Rows
 
 _STREAM = 0x4C49  # a random stream of its own
 

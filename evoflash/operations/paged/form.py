@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from evoflash.launch import TensorMapSpec
 from evoflash.numerics import decode, encode
-from evoflash.operation import LaunchForm, TensorSpec
+from evoflash.operation import LaunchForm
 from evoflash.operations.call_form import CallError, CallStruct, Parameter, StructField
 from evoflash.operations.paged import doors
 from evoflash.operations.paged.workload import PagedWorkload, pages_needed
 from evoflash.paths import TEMPLATES
 from evoflash.runtime.attention_paged import PAGED, PAGED_SIZES
+from evoflash.workload import TensorSpec
 
 ARGUMENTS = TEMPLATES / "lib" / "paged_args.h.j2"  # the struct's declaration
 INTERFACE = TEMPLATES / "lib" / "interface_paged.h.j2"

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.numerics import PART, Floats, decode, each, round_to
-from evoflash.operation import ExpectedNumbers, ExpectedOutputs, Sample
-from evoflash.operations.expectations import RIGHT_ROWS, DeviceReference, every_row, expected_rows
+from evoflash.operations.expectations import RIGHT_ROWS, every_row, expected_rows
 from evoflash.operations.paged import form
 from evoflash.operations.paged.form import scale
 from evoflash.operations.paged.inputs import PagedInputs, PlacedSequence, sequences_of
 from evoflash.operations.paged.workload import PagedWorkload
+from evoflash.workload import DeviceReference, ExpectedNumbers, ExpectedOutputs, Sample
 
 _MOST = 1 << 25  # elements of K that a sample reads
 _SAMPLE_ROWS = 8

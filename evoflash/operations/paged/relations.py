@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoflash.numerics import decode, encode, is_non_finite
-from evoflash.operations.expectations import Relation, Rows
 from evoflash.operations.paged.form import first_pages, pool_pages
 from evoflash.operations.paged.inputs import PagedInputs, sequences_of
 from evoflash.operations.paged.workload import PagedWorkload
+from evoflash.workload import Relation, Rows
 
 _STREAM = 0x5041  # a random stream of its own
 

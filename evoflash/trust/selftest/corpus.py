@@ -39,10 +39,10 @@ from evoflash.kernels.ef_layer import device_headers_sha
 from evoflash.kernels.expression import Expression
 from evoflash.kernels.family import Family, load_family
 from evoflash.kernels.renderer import render
-from evoflash.operation import Workload
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.problem import parse_workload
 from evoflash.specs import GpuSpec
+from evoflash.workload import Workload
 
 # "wrong" among a fraud's words stands for any threshold of validator.judge.
 _GATES = r"\b(non-finite in|honest in|max_over_rms in|lse in|rel_l2 )"

@@ -29,7 +29,7 @@ from evoflash.kernels import gxx
 from evoflash.kernels.lint import lint
 from evoflash.kernels.nvrtc import compile_candidate, first_error
 from evoflash.launch import LaunchConfig
-from evoflash.operation import Workload, operation_of
+from evoflash.operation import operation_of
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.problem import parse_workload
 from evoflash.specs import GpuSpec, load_gpu
@@ -45,6 +45,7 @@ from evoflash.trust.selftest.corpus import (
     outcome,
 )
 from evoflash.validation.plan import plan_of
+from evoflash.workload import Workload
 
 
 def try_fraud(fraud: Fraud, gpu: GpuSpec, seed: int) -> Mapping[Rung, str]:

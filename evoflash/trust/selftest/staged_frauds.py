@@ -26,7 +26,6 @@ from evoflash.gpu.timing.paired import beats_physics, compare
 from evoflash.gpu.timing.protocols import StoppingRule
 from evoflash.kernels.family import load_family
 from evoflash.numerics import Bits, decode, encode
-from evoflash.operation import Sample
 from evoflash.operations.attention.forms.dense import scale as softmax_scale
 from evoflash.operations.attention.inputs import AT_SIZE, AttentionInputs
 from evoflash.operations.attention.workload import AttentionWorkload, parse_workload
@@ -37,6 +36,7 @@ from evoflash.store.store import open_store
 from evoflash.trust.selftest.corpus import LIMIT_S, ExpectedRejection
 from evoflash.validation.cases import large_case
 from evoflash.validation.validator import Part, judge
+from evoflash.workload import Sample
 
 _WORKLOAD = parse_workload("mission")
 _PROBLEM = Problem((_WORKLOAD,))

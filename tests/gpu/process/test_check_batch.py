@@ -12,13 +12,14 @@ from evoflash.gpu.memory import layouts_of
 from evoflash.gpu.process import check_batch
 from evoflash.gpu.process.right_answers import RightRows
 from evoflash.numerics import encode
-from evoflash.operation import Output, operation_of
+from evoflash.operation import operation_of
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import every_row
 from evoflash.operations.linear.inputs import draw
 from evoflash.operations.linear.reference import expect
 from evoflash.operations.linear.workload import LinearWorkload
 from evoflash.validation.plan import check_one_by_one, plan_of, size_plan_of
+from evoflash.workload import Output
 
 SHAPES = [AttentionWorkload(2, 4, 2, 20, 70, 64), AttentionWorkload(1, 4, 2, 40, 33, 64, "bf16", True)]
 FAULTS = ["", "in normal", "again", "without", "apart", "permuted", "keys changed", "exchanged", "part of V"]

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from evoflash.operation import Sample
 from evoflash.operations.attention import reference as device_reference
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.reference import REFERENCE, expect
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.expectations import every_row
+from evoflash.workload import Sample
 from tests.right_answers import answers_of, assert_told_of_rows
 
 

@@ -12,8 +12,8 @@ from evoflash.operations.attention import relations
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.inputs import draw
 from evoflash.operations.attention.workload import AttentionWorkload
-from evoflash.operations.expectations import Relation
 from evoflash.validation import metamorphic
+from evoflash.workload import Relation
 
 FULL = AttentionWorkload(2, 4, 2, 60, 131, 64)
 CAUSAL = AttentionWorkload(2, 4, 2, 60, 131, 64, causal=True)

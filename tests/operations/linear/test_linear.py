@@ -8,7 +8,7 @@ from tables import table_of_cases
 
 from evoflash.errors import UsageError
 from evoflash.numerics import decode, encode
-from evoflash.operation import Output, operation_of
+from evoflash.operation import operation_of
 from evoflash.operations.expectations import every_row
 from evoflash.operations.linear import e4m3
 from evoflash.operations.linear.inputs import ALL, draw, timed_inputs
@@ -26,6 +26,7 @@ from evoflash.operations.linear.workload import (
 )
 from evoflash.problem import parse_problem
 from evoflash.validation.plan import check_correctness
+from evoflash.workload import Output
 
 SMALL = LinearWorkload(5, 264, 656, "fp8b128")
 KINDS = [*({"weights": weights} for weights in WEIGHTS), {"weights": "fp8b128", "x": "e4m3"}]

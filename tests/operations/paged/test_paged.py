@@ -12,13 +12,14 @@ from tables import table_of_cases
 from evoflash.errors import UsageError
 from evoflash.kernels.standalone import interface
 from evoflash.numerics import decode, encode, is_non_finite
-from evoflash.operation import Output, operation_of
+from evoflash.operation import operation_of
 from evoflash.operations.expectations import every_row
 from evoflash.operations.paged import form, reference, relations
 from evoflash.operations.paged.inputs import ALL, draw, sequences_of, timed_inputs
 from evoflash.operations.paged.workload import LENGTHS, NAMED, PagedWorkload, distance, fitting
 from evoflash.problem import parse_problem
 from evoflash.validation.plan import check_correctness
+from evoflash.workload import Output
 
 TEXT = "b=5,h=6,hkv=2,sq=3,skv=90,d=32,page=16,dtype=bf16,lengths=even,window=24,softcap=5,sink,ragged"
 FULL = parse_problem(TEXT).workloads[0]

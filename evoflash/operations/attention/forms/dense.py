@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from evoflash.launch import TensorMapSpec
 from evoflash.numerics import Bits, decode, encode
-from evoflash.operation import LaunchForm, Output, Role, TensorSpec
+from evoflash.operation import LaunchForm
 from evoflash.operations.attention import doors
 from evoflash.operations.attention.workload import AttentionWorkload
 from evoflash.operations.call_form import (
@@ -29,6 +29,7 @@ from evoflash.operations.call_form import (
 from evoflash.paths import TEMPLATES
 from evoflash.runtime import attention_dense as runtime
 from evoflash.runtime.description import stride_name
+from evoflash.workload import Output, Role, TensorSpec
 
 Strides = tuple[int, int, int]  # batch, head, row; in elements; the last dimension is contiguous
 
