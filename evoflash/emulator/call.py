@@ -109,7 +109,7 @@ def run_calls(
         scaled = [operation.rescale(inputs, workload) for inputs in calls]
         calls, scaling = [inputs for inputs, _ in scaled], scaled[0][1]
     specs, inputs = operation.tensors(workload), calls[0]
-    with emulator.Memory(np.random.default_rng(run.seed) if run.is_displaced else None) as memory:
+    with emulator.Memory(run.seed if run.is_displaced else None) as memory:
         written_before = _written_before(specs, launches[0], run)
         results = [spec.name for spec in specs if spec.role != "input" and spec.name not in run.without]
         placed = {

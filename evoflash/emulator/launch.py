@@ -37,6 +37,7 @@ _MAX_THREADS = 1024
 _ARGUMENT_ALIGNMENT = 64  # bytes
 _MOST_WATCHED = 4
 _FIRST_DISPLACED = 1 << 45  # bytes; kFirstBuffer in emu/global.cpp
+_DRAWN_BITS = (1 << 25) - 1
 _FIRST_SITE = 1 << 15  # of the numbers that stand for a line and its callers: kFirstSite in emu/call_sites.h
 # The runtime keeps the state of one launch.
 _one_launch = threading.Lock()
@@ -92,10 +93,13 @@ class Memory:
     A context manager: the arrays are gone when the block ends, and must not be touched after it.
     """
 
-    def __init__(self, displaced: np.random.Generator | None = None) -> None:
-        """`displaced` draws each array's address, bits 16 to 40; without it they lie one behind the other."""
+    def __init__(self, displaced: int | None = None) -> None:
+        """`displaced` is a seed by which each array's address is drawn, bits 16 to 40: of seeds 2n and 2n + 1
+        one has a bit set where the other has not. Without it arrays lie one behind the other.
+        """
         self._pointers: list[int] = []
-        self._displaced = displaced
+        self._drawn = None if displaced is None else np.random.default_rng(displaced >> 1)
+        self._turned = _DRAWN_BITS * ((displaced or 0) & 1)
 
     def __enter__(self) -> Self:
         return self
@@ -145,9 +149,9 @@ class Memory:
 
     def _wanted_address(self) -> int:
         """Where the next array is asked for; 0: behind the others."""
-        if self._displaced is None:
+        if self._drawn is None:
             return 0
-        return _FIRST_DISPLACED | int(self._displaced.integers(1 << 25)) << 16
+        return _FIRST_DISPLACED | (int(self._drawn.integers(_DRAWN_BITS + 1)) ^ self._turned) << 16
 
 
 MOST_TOGETHER = 3584  # threads: kMostTogether of emu/api.cpp

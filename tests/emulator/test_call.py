@@ -66,7 +66,7 @@ def test_the_zeroed_part_may_be_read_and_must_be_zero_again() -> None:
 
 def test_displaced_arrays_lie_anywhere_16_bytes_behind_aligned_addresses() -> None:
     def addresses(seed: int) -> list[int]:
-        with Memory(np.random.default_rng(seed)) as memory:
+        with Memory(seed) as memory:
             return [memory.array("x", (100,), np.uint16, lead=16).ctypes.data for _ in range(24)]
 
     first = addresses(1)
@@ -74,6 +74,7 @@ def test_displaced_arrays_lie_anywhere_16_bytes_behind_aligned_addresses() -> No
     assert {address % 256 for address in first} == {16}
     for bit in range(20, 41):
         assert {address >> bit & 1 for address in first} == {0, 1}
+        assert all((a ^ b) >> bit & 1 for a, b in zip(addresses(2), addresses(3), strict=True))
 
 
 @pytest.mark.parametrize("bit", [18, 30, 40])

@@ -219,7 +219,7 @@ extern "C" void efemu_free(void* data);
 extern "C" void* efemu_allocate(u64 bytes, const char* name, u32 writable, u64 set_bytes, u32 lead, u64 wanted) {
   const size_t pages_bytes = std::max<size_t>((bytes + lead + kPageBytes - 1) / kPageBytes, 1) * kPageBytes;
   const size_t mapping_bytes = pages_bytes + 2 * kMarginBytes;
-  void* memory = new_pages(mapping_bytes, wanted);
+  void* memory = new_pages(mapping_bytes, wanted ? wanted - kMarginBytes : 0);
   if (memory == MAP_FAILED) return nullptr;
   char* mapping = static_cast<char*>(memory);
   mprotect(mapping, kMarginBytes, PROT_NONE);
