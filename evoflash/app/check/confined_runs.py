@@ -367,8 +367,7 @@ def run_whole(confined: ConfinedRuns, to_run: Sequence[ToRun], *, text: str, nam
         if one.ending.value and (lines := lines_to_watch(one.ending.value, told_of)):
             watched[at] = lines
             told_of |= places_told(one.ending.value)
-    again = [*watched]
-    if not again:
+    if not watched:
         return ran
 
     def telling(small_text: str) -> Path:
@@ -376,10 +375,10 @@ def run_whole(confined: ConfinedRuns, to_run: Sequence[ToRun], *, text: str, nam
             small_text or text, name=name, tells_callers=True, sees_all=True, boundary=confined.boundary
         )
 
-    asked = [replace(ran[at].made, run=replace(ran[at].run, watched=watched[at])) for at in again]
-    with replace(confined, library_of=telling).workers(min(processes, len(again))) as workers:
+    asked = [replace(ran[at].made, run=replace(ran[at].run, watched=lines)) for at, lines in watched.items()]
+    with replace(confined, library_of=telling).workers(min(processes, len(watched))) as workers:
         told = workers.run_all(asked)
-    for at, second in zip(again, told, strict=False):  # fewer where time ran out
+    for at, second in zip(watched, told, strict=False):  # fewer where time ran out
         first = ran[at].ending
         if first.value and second.ending.value:
             ending = replace(first, value=with_callers(first.value, second.ending.value))
