@@ -11,6 +11,7 @@ stays: a topic without scripts has such records.
     model/         What the performance model is worth beside measured times
     pages/         All scripts that write committed text
     peers/         Our kernels against the libraries, cuDNN, FlashAttention and Triton
+    portfolio/     Portfolios
     proposal_path  Traces which modules a proposal crosses, from the command to its stored row
     records        Records of measurements, JSON that xz may have compressed, and the command that made one
     searches/      The past searches that ship with evoflash
