@@ -25,7 +25,7 @@ from evoflash.kernels.standalone import export_kernel
 from evoflash.launch import LaunchConfig
 from evoflash.numerics import decode, encode
 from evoflash.operations.linear.inputs import draw
-from evoflash.operations.linear.workload import WEIGHTS, LinearKey, LinearWorkload
+from evoflash.operations.linear.workload import ROW_CLASSES, WEIGHTS, LinearKey, LinearWorkload
 from evoflash.problem import Problem, parse_problem
 from evoflash.specs import load_gpu
 
@@ -91,7 +91,7 @@ def test_a_value_of_a_gene_runs_clean(name, gene, value):
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("kind", [*WEIGHTS, "e4m3"])
 @pytest.mark.parametrize("added", [{}, {"bias": True, "residual": True}], ids=["plain", "added"])
-@pytest.mark.parametrize("rows", [1, 8, 64])
+@pytest.mark.parametrize("rows", [1, 8, 48, 64])
 @pytest.mark.cover
 @pytest.mark.sample(3)
 def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, kind, added, rows):
@@ -114,7 +114,7 @@ def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, kind, added
 def test_a_genome_with_many_slots_is_a_kernel_for_every_class_of_rows_with_fewer_where_more_do_not_fit():
     family = FAMILIES["linear_wgmma"]
     slots = []
-    for rows in (1, 8, 16, 32, 64):
+    for rows in ROW_CLASSES:
         key = LinearKey("fp8b128", rows, GPU.arch)
         space = family.space((key,), GPU)
         genome = space.genome({"row_groups": 1, "piece": 128, "stages": 5, "k_splits": 4, "ctas_per_sm": 2})
@@ -123,7 +123,7 @@ def test_a_genome_with_many_slots_is_a_kernel_for_every_class_of_rows_with_fewer
         assert 2 * (found["smem"] + 1024) <= GPU.smem_per_sm
         slots.append(found["slots"])
 
-    assert slots == [5, 5, 5, 5, 4]
+    assert slots == [5, 5, 5, 5, 5, 5, 5, 4]
 
 
 @pytest.mark.parametrize("arch", ["l4", "a100"])
