@@ -14,7 +14,7 @@ from evoflash.app.kernel_lookup import stored_evaluations
 from evoflash.app.runs import closing_database
 from evoflash.errors import DeviceError, StoreError, UsageError
 from evoflash.evaluation import Basis, Evaluation, Run, was_timed_again
-from evoflash.evaluators.measured import task_template
+from evoflash.evaluators.gpu_tasks import task_template
 from evoflash.evaluators.prepare import compile_only
 from evoflash.gpu import baselines, launcher
 from evoflash.gpu.counters import ncu_program, profile

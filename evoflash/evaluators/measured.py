@@ -2,17 +2,14 @@
 
 Compilation, emulation and the GPU's work on different genomes overlap. Each genome has a thread of its own,
 which only waits; it goes on as soon as its own last step is done, whatever was submitted before it. A kernel
-whose machine code is known, or on its way, is not sent a second time. The best proven kernels of the search
-so far are kept, because the next candidate is compared with them.
+whose machine code is known, or on its way, is not sent a second time. What the GPU is asked, and beside which
+kernel, is in gpu_tasks.py.
 
-With enough cores the
-emulator sees every genome that is proven, while the GPU does, and tells what bounds it; a screen, which ends
-half of all genomes, does not wait for it. Before the GPU it sees a genome until it has found nothing wrong
-with another of the same family; where cores are few, of the same structural core.
+With enough cores the emulator sees every genome that is proven, while the GPU does, and tells what bounds it;
+a screen, which ends half of all genomes, does not wait for it. Before the GPU it sees a genome until it has
+found nothing wrong with another of the same family; where cores are few, of the same structural core.
 """
 
-import bisect
-import contextlib
 import logging
 import secrets
 import tempfile
@@ -23,7 +20,6 @@ from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
     Future,
-    InvalidStateError,
     ThreadPoolExecutor,
     wait,
 )
@@ -33,9 +29,9 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Self
 
-from evoflash import operation as registry
 from evoflash.champions import known_starts
-from evoflash.evaluation import SCORED, Basis, Build, Evaluation, Rung, Status, Timing, score
+from evoflash.evaluation import Basis, Evaluation, Rung, Status
+from evoflash.evaluators.gpu_tasks import Incumbents, TaskTemplate, anchor_of, task_template
 from evoflash.evaluators.pipeline import (
     Cores,
     Duplicates,
@@ -44,12 +40,9 @@ from evoflash.evaluators.pipeline import (
     GpuQueues,
     Judge,
     PreparingEvaluator,
-    launcher,
     preparation_of,
 )
 from evoflash.evaluators.prepare import (
-    ELITES,
-    FEW,
     PREPARE_LIMIT_S,
     Preparation,
     bound_of,
@@ -58,10 +51,9 @@ from evoflash.evaluators.prepare import (
     with_preflight,
 )
 from evoflash.gpu.process import outcome as rung_times
-from evoflash.gpu.process import rungs
 from evoflash.gpu.process.finals import FinalReport, FinalTask
 from evoflash.gpu.process.outcome import GpuOutcome, with_outcome
-from evoflash.gpu.process.rungs import Anchor, GpuTask, launches_on
+from evoflash.gpu.process.rungs import GpuTask
 from evoflash.gpu.process.warm_up import REFERENCES_LIMIT_S, keep_cases
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
@@ -70,7 +62,6 @@ from evoflash.kernels.nvrtc import has_its_code
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
-from evoflash.workload import Workload
 
 log = logging.getLogger(__name__)
 # Proposals in flight for each GPU: eight a second leave it, half of them after 1.5 s in the emulator. Each
@@ -79,102 +70,7 @@ AHEAD = 16
 _MOST_GPUS = 512
 _MOST_CLIMBS = 4096  # threads, of which no more are started than genomes are in flight
 MANY_CORES = 4  # preparing a genome takes a core two seconds
-_FAR_FASTER = 0.7
 _HIDDEN_LIMIT_S = 90.0  # for a finalist's hidden shapes, which take a second
-
-
-class Incumbents:
-    """Threads may ask and add at any time."""
-
-    def __init__(self) -> None:
-        self._lock, self._best = threading.Lock(), list[float]()  # scores, the fastest first
-        self._anchor: Anchor | None = None
-        self.begun: Future[None] = Future()  # done once something can be compared with
-
-    def add(self, score_us: float, anchor: Anchor | None) -> None:
-        """One more proven kernel; None where its machine code is no longer at hand."""
-        with self._lock:
-            bisect.insort(self._best, score_us)
-            del self._best[ELITES:]
-        if anchor is not None:
-            self.offer(anchor)
-
-    def take_back(self, score_us: float) -> None:
-        """The kernel of that time is wrong after all."""
-        with self._lock, contextlib.suppress(ValueError):  # others have pushed it out
-            self._best.remove(score_us)
-
-    def offer(self, anchor: Anchor) -> None:
-        """A kernel that has passed every check on the GPU, for others to be timed beside it."""
-        with self._lock:
-            known, us = self._anchor, score(anchor.times_us)
-            if known is None or us < _FAR_FASTER * score(known.times_us):
-                self._anchor = anchor
-        with contextlib.suppress(InvalidStateError):  # it is done already
-            self.begun.set_result(None)
-
-    def is_among_the_best(self, score_us: float) -> bool:
-        """Whether a kernel with that time would be one of the few best at this moment."""
-        with self._lock:
-            return len(self._best) < ELITES or score_us < self._best[-1]
-
-    def now(self, task: GpuTask) -> GpuTask:
-        """The task with what it has to keep up with at this moment; as it is while nothing is proven."""
-        with self._lock:
-            return replace(task, anchor=self._anchor, rival_us=_rival_us(self._best, self._anchor))
-
-
-def _rival_us(best: Sequence[float], anchor: Anchor | None) -> float | None:
-    if len(best) >= ELITES:
-        return best[-1]
-    known = [*best[:1], *([score(anchor.times_us)] if anchor else [])]
-    return FEW * min(known) if known else None
-
-
-def anchor_of(task: GpuTask, timings: Sequence[Timing]) -> Anchor:
-    """A proven kernel with its times under the protocol that ranks it."""
-    return Anchor(task, tuple(_ranking_us(workload, timings) for workload, _ in task.timed))
-
-
-def _ranking_us(workload: Workload, timings: Sequence[Timing]) -> float:
-    timed = {timing.protocol: timing.median_us for timing in timings if timing.workload == str(workload)}
-    return next(timed[protocol] for protocol in SCORED if protocol in timed)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskTemplate:
-    """What all genomes of a search are asked."""
-
-    problem: Problem
-    gpu: GpuSpec
-    seed: int
-    checks: tuple[Workload, ...]
-
-    def task_of(self, genome: Genome, builds: tuple[Build, ...]) -> GpuTask:
-        return rungs.task_of(
-            genome.id,
-            self.gpu,
-            builds,
-            launcher(genome, self.gpu),
-            checks=self.checks,
-            timed=self.problem.workloads,
-            seed=self.seed,
-            is_deterministic=load_family(genome.family).is_deterministic,
-        )
-
-    def hidden_launches(self, genome: Genome, *, seed: int) -> rungs.Launches:
-        """Launches on shapes that are drawn from the seed."""
-        return launches_on(self.hidden_workloads(seed), launcher(genome, self.gpu))
-
-    def hidden_workloads(self, seed: int) -> tuple[Workload, ...]:
-        operation = registry.load(self.problem.operation)
-        return operation.hidden_workloads(self.problem.compile_keys(self.gpu.arch), seed=seed)
-
-
-def task_template(problem: Problem, gpu: GpuSpec, *, seed: int) -> TaskTemplate:
-    """With the check shapes of the problem's operation."""
-    operation = registry.load(problem.operation)
-    return TaskTemplate(problem, gpu, seed, operation.check_workloads(problem.compile_keys(gpu.arch)))
 
 
 @dataclass(frozen=True, slots=True)

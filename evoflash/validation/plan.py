@@ -24,7 +24,7 @@ from evoflash.workload import ExpectedOutputs, KernelCall, Output, Reach, Relati
 
 STRIDED = "tensors not dense: "  # what precedes a complaint about a launch whose tensors lie apart
 _TWO_RUNS = "two runs on the same input differ"
-_MANY_GROUPS = 64
+_MANY_GROUPS, _MANY_ROWS = 64, 1 << 15  # rows over all groups
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,12 +132,13 @@ def _same_bits(made: CheckPlan, relation: Relation) -> SameBits:
 
 
 def names_of(workload: Workload) -> tuple[str, ...]:
-    """The test inputs of a small workload: all kinds; few where there are so many groups of rows that right
-    answers would take long.
+    """The test inputs of a small workload: all kinds; few where there are so many rows, or groups of them,
+    that right answers would take long and all launches together gigabytes.
     """
-    inputs = operation_of(workload).inputs
-    groups = max(math.prod(spec.group_shape) for spec in outputs_of(workload, "rows"))
-    return inputs.small if groups <= _MANY_GROUPS else inputs.at_size
+    inputs, outputs = operation_of(workload).inputs, outputs_of(workload, "rows")
+    groups = max(math.prod(spec.group_shape) for spec in outputs)
+    rows = max(math.prod(spec.shape[:-1]) for spec in outputs)
+    return inputs.small if groups <= _MANY_GROUPS and rows <= _MANY_ROWS else inputs.at_size
 
 
 def _variants(workload: Workload, inputs: TestInput) -> Iterator[tuple[CheckLaunch, str]]:

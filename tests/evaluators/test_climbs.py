@@ -8,9 +8,10 @@ import pytest
 from waiting import LIMIT_S
 
 from evoflash.evaluation import Build, Rung, Status, Timing
-from evoflash.evaluators.measured import ELITES, Climbs, Incumbents, Steps, anchor_of
+from evoflash.evaluators.gpu_tasks import Incumbents, anchor_of
+from evoflash.evaluators.measured import Climbs, Steps
 from evoflash.evaluators.pipeline import Duplicates
-from evoflash.evaluators.prepare import Preparation, PreparationFailure
+from evoflash.evaluators.prepare import ELITES, Preparation, PreparationFailure
 from evoflash.gpu.process.outcome import GpuOutcome
 from evoflash.gpu.process.rungs import GpuTask
 from evoflash.isolation import Ending, Turns

@@ -55,7 +55,7 @@ def test_a_right_kernel_has_the_same_verdicts_in_a_batch_and_alone(spec, cubins)
 @pytest.mark.parametrize("fault", ["drops the last key", "leaves a NaN", "gives another result each time"])
 def test_a_batch_rejects_what_launches_one_by_one_reject(spec, cubins, fault):
     subjects = subjects_of(spec, cubins, fault)
-    batch = cache.check_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
+    batch, _ = cache.check_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
     kernels = [subject.kernel for subject in subjects]
     together = batch.verdicts(kernels, limit_s=LIMIT_S, is_deterministic=True)
     alone = [checks.on_check_shape(subject) for subject in subjects]
@@ -135,7 +135,7 @@ def test_the_device_knows_what_is_right_at_size(spec, cubins, dtype, causal):
 
 def test_a_batch_that_goes_by_what_a_kernel_spoilt_says_so(spec, cubins):
     subjects = subjects_of(spec, cubins)[:2]
-    batch = cache.check_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
+    batch, _ = cache.check_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
     batch.verify()
     slab = batch._plans[0].slab
     byte = slab._image[slab._places[0].payloads["K"][0] :][:1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiled_kernel import tiled
 
-from evoflash.operations.attention.check_shapes import check_workloads
+from evoflash.operations.attention.check_shapes import check_workloads, hidden_workloads
 from evoflash.operations.attention.inputs import AT_SIZE, draw
 from evoflash.operations.attention.reference import expect, sample
 from evoflash.operations.attention.workload import AttentionWorkload
@@ -129,7 +129,9 @@ def test_a_launch_that_is_wrong_in_its_layout_alone_is_named(without, is_strided
     assert check_one_by_one(plan_of(SHAPES[0], 4), launch).reason.startswith(f"{words}honest in normal")
 
 
-def test_workloads_of_many_heads_have_few_inputs():
+def test_workloads_of_many_heads_or_rows_have_few_inputs():
     key = AttentionWorkload(1, 8, 8, 64, 64, 64).compile_key("sm_90a")
-    for workload in check_workloads([key]):
-        assert (len(names_of(workload)) == len(AT_SIZE)) is (workload.batch * workload.heads > 64)
+    for workload in (*check_workloads([key]), *hidden_workloads([key], seed=4)):
+        heads = workload.batch * workload.heads
+        is_large = heads > 64 or heads * workload.seq_q > 1 << 15
+        assert (len(names_of(workload)) == len(AT_SIZE)) is is_large

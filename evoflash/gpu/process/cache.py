@@ -4,6 +4,7 @@ Checks and times nothing.
 """
 
 from functools import lru_cache
+from operator import itemgetter
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from evoflash.validation.cases import large_case, names_of_large
 from evoflash.validation.plan import CheckPlan, plan_of, size_plan_of
 from evoflash.workload import TestInput, Workload
 
-_BATCH_BYTES = 4 << 30  # of slabs, their images and references
+_BATCH_BYTES = 8 << 30  # of slabs, their images and references
 _SIZE_BYTES = 8 << 30  # of the tensors of all launches at the benchmark's shape
 _REARRANGED = 0x5245  # a random stream of its own
 
@@ -40,16 +41,22 @@ def plan(workload: Workload, seed: int) -> CheckPlan:
 
 
 @lru_cache(maxsize=2)  # a search's, and that of a finalist's hidden shapes
-def check_batch(workloads: tuple[Workload, ...], seed: int) -> CheckBatch | None:
-    """The checks on these workloads as one batch; None where they take too much memory, or the device has too
-    little to spare.
+def check_batch(workloads: tuple[Workload, ...], seed: int) -> tuple[CheckBatch | None, tuple[Workload, ...]]:
+    """The checks on these workloads as one batch, and those that it has no memory for: the largest, and those
+    whose rows the device cannot compare.
     """
-    plans = [plan(workload, seed) for workload in workloads]
-    size_bytes = sum(map(bytes_on_device, plans))
-    if size_bytes > _BATCH_BYTES or not has_room(size_bytes) or not all(map(can_hold, plans)):
-        return None
+    plans = {workload: plan(workload, seed) for workload in workloads}
+    within, size_bytes = set[Workload](), 0
+    for workload, size in sorted(((w, bytes_on_device(plans[w])) for w in plans), key=itemgetter(1)):
+        fits = size_bytes + size <= _BATCH_BYTES and has_room(size_bytes + size)
+        if fits and can_hold(plans[workload]):
+            within.add(workload)
+            size_bytes += size
+    alone = tuple(workload for workload in workloads if workload not in within)
+    if not within:
+        return None, alone
     with beside_others():
-        return CheckBatch(plans)
+        return CheckBatch([plans[workload] for workload in workloads if workload in within]), alone
 
 
 @lru_cache(maxsize=4)

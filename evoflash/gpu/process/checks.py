@@ -51,23 +51,25 @@ def smoke(subject: CheckSubject) -> str:
 
 
 def on_check_shapes(subjects: Sequence[CheckSubject]) -> Iterator[Verdict]:
-    """A verdict for each kernel on its workload, in their order: all launches in one batch, where it fits
-    into the device's memory. Where a verdict is bad the kernel is asked again launch by launch.
+    """A verdict for each kernel on its workload, in their order: all launches in one batch, but for workloads
+    that it has no memory for. Where a verdict is bad the kernel is asked again launch by launch.
 
     Raises MemoryFaultError, KernelHungError or CuPy's errors before the first verdict.
     """
-    workloads = tuple(subject.workload for subject in subjects)
-    batch = cache.check_batch(workloads, subjects[0].seed) if subjects else None
-    if batch is None:
-        yield from map(on_check_shape, subjects)
+    if not subjects:
         return
+    batch, alone = cache.check_batch(tuple(subject.workload for subject in subjects), subjects[0].seed)
+    together = [subject for subject in subjects if subject.workload not in alone]
     limit_s = max(subject.limit_s for subject in subjects)
     exact = all(subject.is_deterministic for subject in subjects)
-    kernels = [subject.kernel for subject in subjects]
-    for subject, verdict in zip(
-        subjects, batch.verdicts(kernels, limit_s=limit_s, is_deterministic=exact), strict=True
-    ):
-        yield verdict if verdict.passed else _confirm(subject, verdict, batch)
+    kernels = [subject.kernel for subject in together]
+    found = iter(batch.verdicts(kernels, limit_s=limit_s, is_deterministic=exact) if batch else ())
+    for subject in subjects:
+        if batch is None or subject.workload in alone:
+            yield on_check_shape(subject)
+        else:
+            verdict = next(found)
+            yield verdict if verdict.passed else _confirm(subject, verdict, batch)
 
 
 def _confirm(subject: CheckSubject, verdict: Verdict, batch: CheckBatch) -> Verdict:

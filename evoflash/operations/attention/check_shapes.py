@@ -30,8 +30,8 @@ _MANY_HEADS, _MANY_GROUPS, _ODD_BATCH, _MANY_LENGTHS = 33, 8, 5, (20, 70)
 _MOST_HEADS, _FEW_LENGTHS, _TALL = 130, (3, 270), (1030, 40)
 # The first number n whose reciprocal in fp32, times n, is below 1: who divides so by the number of heads
 # finds another batch. 47, 55, 61, 82 and 83 are others. Two batches, and two query blocks of the usual sizes;
-# fewer rows where many query heads share one of these: all check shapes together must fit into a batch on the
-# device (gpu/process/cache.py), without which a kernel's check takes ten seconds.
+# fewer rows where many query heads share one of these: all check shapes together should fit into one batch on
+# the device (gpu/process/cache.py), for launch by launch one of these takes seconds.
 UNEVEN_HEADS, _TWO_BLOCKS, _UNEVEN_ROWS = 41, (130, 9), 520
 
 
