@@ -30,8 +30,8 @@ _WEIGHTS = {"fp8b128": "FP8 in blocks", "fp8t": "FP8", "bf16": "BF16"}
 class Found:
     """What one search left; `answer` is empty where it was cut before it could answer."""
 
-    database: Path
     run: Run
+    spent: Mapping[str, Any]  # as scripts.peers.holdout has it
     answer: Mapping[str, Any]
     best: Evaluation | None
     baselines: Mapping[str, Sequence[Timing]]
@@ -55,18 +55,22 @@ class Found:
 def found(folder: Path) -> Found:
     """What a request left in its folder."""
     said = (folder / "out" / "search.json").read_text(encoding="utf-8")
-    database = folder / "out" / "evoflash.db"
-    with open_store(str(database), read_only=True) as store:
+    database = str(folder / "out" / "evoflash.db")
+    best, spent = what_it_did(database)
+    with open_store(database, read_only=True) as store:
         (run,) = store.runs()
         baselines = {each.name: each.timings for each in store.baselines(run)}
-        return Found(database, run, json.loads(said) if said else {}, store.best_of(run), baselines)
+        ((gpu_s,),) = store.query("select gpu_s from runs", {})[1]
+    spent |= {"wall_s": round(gpu_s or 0.0, 1), "stopped": not said}  # of one GPU, held while it searched
+    return Found(run, spent, json.loads(said) if said else {}, best, baselines)
 
 
 def row_of(search: Found) -> dict[str, Any]:
     """The row of a search, whatever its operation is; with `failure` where no library was timed beside it."""
     if search.best is None or not search.pairs:
-        spent = what_it_did(str(search.database))[1]["spent"]
-        return {"row": search.row, "failure": f"cut after {spent} of {search.run.budget} evaluations"}
+        is_whole = search.spent["spent"] >= search.run.budget
+        failure = "cut in its finals" if is_whole else "cut in its search"
+        return {"row": search.row, "search": search.spent, "failure": failure}
     is_linear = search.run.key.problem.startswith("linear:")
     return linear_row(search, search.best) if is_linear else unseen_row(search, search.best)
 
@@ -97,14 +101,12 @@ def linear_row(search: Found, best: Evaluation) -> dict[str, Any]:
 
 def unseen_row(search: Found, best: Evaluation) -> dict[str, Any]:
     """A row as scripts.peers.holdout writes it."""
-    _, known = what_it_did(str(search.database))
     timings = {best.genome.id: best.timings, **search.baselines}
     return {
         "row": search.row,
         "ours": {name: getattr(best.genome, name) for name in ("id", "family", "version")}
         | {"values": best.genome.as_dict()},
-        # One GPU, which was held throughout.
-        "search": {**known, "wall_s": round(60 * search.answer["cost"]["gpu_minutes"], 1), "stopped": False},
+        "search": search.spent,
         "timings": {
             name: [asdict(each) for each in of_name if each.protocol.startswith(_COLD)]
             for name, of_name in timings.items()
@@ -123,7 +125,7 @@ def updated(rows: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]])
     """
     of_name = {_name(row): row for row in rows}
     for row in new:
-        if not row.get("failure") or _name(row) not in of_name:
+        if not row.get("failure") or of_name.get(_name(row), row).get("failure"):
             of_name[_name(row)] = row
     kinds = list(dict.fromkeys(row.get("kind") for row in of_name.values()))
     return sorted(of_name.values(), key=lambda row: (kinds.index(row.get("kind")), row.get("card", "")))
