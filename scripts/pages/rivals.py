@@ -59,7 +59,9 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def digest(serving: Mapping[str, Any], linear: Mapping[str, Any]) -> str:
-    """Two sentences, each of the card with most problems: pages, and FP8 linear layers beside FlashInfer."""
+    """Two sentences, each of the card with most problems: pages, and FP8 linear layers beside FlashInfer, by
+    their numbers of rows.
+    """
     pages, layers = _of_main_card(serving["rows"]), _of_main_card(linear["rows"])
     least = _least(pages)
     by_kind: dict[str, list[float]] = {}
@@ -67,10 +69,12 @@ def digest(serving: Mapping[str, Any], linear: Mapping[str, Any]) -> str:
         if "flashinfer_block" in row["rivals"]:
             by_kind.setdefault(row["kind"], []).append(row["rivals"]["flashinfer_block"][0])
     means = [mean(each) for each in by_kind.values()]
+    *others, last = (kind.rpartition(" ")[2] for kind in by_kind)
+    numbers = f"{', '.join(others)} and {last}" if others else last
     return (
         f"\nPaged decoding, {len(pages)} problems, {_short(pages)}: the fastest of FlashAttention-3 and "
         f"FlashInfer took {geometric_mean(least):.2f} times as long (least {min(least):.2f}). FP8 linear "
-        f"layers, 1 to 31 rows, {_short(layers)}: FlashInfer took {min(means):.2f} to {max(means):.2f} "
+        f"layers, {numbers} rows, {_short(layers)}: FlashInfer took {min(means):.2f} to {max(means):.2f} "
         f"(least {min(min(each) for each in by_kind.values()):.2f}).\n"
     )
 

@@ -43,14 +43,14 @@ scripts/peers/records; edit neither. The commands below are those that made the 
 their day.
 
 Each row is one `evoflash search` as a user would run it: the shipped archive, all families, an empty cache
-of compiled kernels. No row of [h200.md](h200.md) and no archived kernel is of these problems. Its winner was
-then timed in turns with the libraries, in one process. Ratio is the time of the fastest library over ours:
-above 1 ours is faster. The libraries are cuDNN and FlashAttention-2 in torch, Triton (a kernel that we wrote
-in it, tuned), and where they are named FlashAttention-4 as shipped (FA4) and with the fastest of its tile
-settings (FA4, tuned), which its users would have to find for themselves, and FlashAttention-3 (FA3: the build
-in xFormers 0.0.34, which chooses its number of splits itself). A library "timed later" met the same winner
-in turns in a later session; its ratio is that session's, and counts like the others. FlashAttention-3 or -4
-was not timed where it is not named. Long rows have two figures: at boost clock, and under the power cap.
+of compiled kernels. No row of [h200.md](h200.md) and no kernel that was in the archive then is of these
+problems. Its winner was then timed in turns with the libraries, in one process. Ratio is the time of the
+fastest library over ours: above 1 ours is faster. The libraries are cuDNN and FlashAttention-2 in torch, and
+where they are named Triton (a kernel that we wrote in it, tuned), FlashAttention-4 as shipped (FA4) and with
+the fastest of its tile settings (FA4, tuned), which its users would have to find for themselves, and
+FlashAttention-3 (FA3: the build in xFormers 0.0.34, which chooses its number of splits itself). A library
+"timed later" met the same winner in turns in a later session; its ratio is that session's, and counts like
+the others. Long rows have two figures: at boost clock, and under the power cap.
 
 Rows in italics are no such problems any more: seeds or constants of evoflash were chosen on them. They are
 shown, but do not count in the means. Seconds by rung are those of all processes.

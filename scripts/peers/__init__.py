@@ -1,5 +1,6 @@
 """Our kernels against the libraries, cuDNN, FlashAttention and Triton: what docs/h200.md shows.
 
+found               Rows of records out of what `evoflash search --json` answered, and its database
 holdout             Searches problems that no row and no archived kernel is of, then compares the winners with
                     the libraries
 ratios              What a record of run.py says
