@@ -76,7 +76,7 @@ def prove_best(
     if not isinstance(evaluates, EmulatedEvaluator) or len(store.history(run)) < _A_SEARCH:
         return
     said("emulating the best kernel on the check shapes, on more tails and on larger sizes")
-    for genome, _ in _fastest(store, run, None):
+    for genome, _ in _fastest(store, run):
         failure = evaluates.proof_as_finalist(genome).failure()
         if failure is None:
             break
@@ -100,20 +100,21 @@ def promote(
     count: int = FINALISTS,
     said: Callable[[str], None] = lambda _: None,
 ) -> list[Finalist]:
-    """The fastest candidates that are right on hidden shapes too, as far as they are within 2 % of the
-    fastest of these; the store rejects those that are wrong. The emulator begins on what takes too long for
-    every candidate, and not after a handful of kernels: proven() waits for it.
+    """Of the `count` fastest candidates those that are right on hidden shapes too, as far as they are within
+    2 % of the fastest of these; where none is, the next one that is right. The store rejects those that are
+    wrong. The emulator begins on what takes too long for every candidate, and not after a handful of kernels:
+    proven() waits for it.
 
     Shapes and data come from a seed that is drawn for this: no search can have met it. A rejection names it.
     """
-    fastest, is_proven = _fastest(store, run, count), len(store.history(run)) >= _A_SEARCH
-    likely = [genome for genome, us in fastest if us <= _WITHIN * fastest[0][1]] if is_proven else []
+    fastest, is_proven = _fastest(store, run), len(store.history(run)) >= _A_SEARCH
+    likely = [genome for genome, us in fastest[:count] if us <= _WITHIN * fastest[0][1]] if is_proven else []
     proofs = {genome.id: retimer.proof_as_finalist(genome) for genome in likely}
     seed = retimer.begin_finals()
     log.info("hidden shapes: seed %d", seed)
     right, slowest_us = list[Finalist](), math.inf
-    for genome, score_us in fastest:
-        if score_us > slowest_us:
+    for place, (genome, score_us) in enumerate(fastest):
+        if score_us > slowest_us or (right and place >= count):
             break
         task = retimer.task_of(genome)
         proof = proofs.get(genome.id)
@@ -124,6 +125,7 @@ def promote(
         if outcome.status is not Status.CORRECT:
             reason = f"hidden shape, seed {seed}: {outcome.reason}"
             store.reject(run, task.genome_id, rung=outcome.rung, reason=reason)
+            said(f"rejected {task.genome_id}: {reason}")
         else:
             right.append(Finalist(genome, task, proof))
             slowest_us = min(slowest_us, _WITHIN * score_us)
@@ -156,10 +158,10 @@ def _reject(store: Store, run: Run, genome: Genome, failure: PreparationFailure)
     store.reject(run, genome.id, rung=failure.rung, reason=reason, status=failure.status)
 
 
-def _fastest(store: Store, run: Run, count: int | None) -> list[tuple[Genome, float]]:
+def _fastest(store: Store, run: Run) -> list[tuple[Genome, float]]:
     correct = [e for _, e in store.history(run) if e.is_correct and not e.duplicate_of and not e.is_censored]
     timed = [(e.genome, e.score_us) for e in correct if e.score_us is not None]
-    return sorted(timed, key=lambda pair: pair[1])[:count]
+    return sorted(timed, key=lambda pair: pair[1])
 
 
 def _keep(

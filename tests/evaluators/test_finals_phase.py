@@ -140,6 +140,19 @@ def test_who_is_far_behind_the_fastest_right_one_is_no_finalist(store):
     assert after == [genome_of(2).id, genome_of(3).id]
 
 
+def test_where_all_of_the_fastest_are_wrong_the_next_ones_follow_and_what_is_rejected_is_said(store):
+    numbers = range(1, FINALISTS + 4)
+    run, said = run_of(store, *(evaluation_of(number, 8 + number / 100) for number in numbers)), []
+    gpu = Gpu(hidden=range(1, FINALISTS + 2))
+
+    right = [each.genome.id for each in promote(gpu, store, run, said=said.append)]
+
+    assert right == [genome_of(FINALISTS + 2).id]
+    assert len(set(gpu.seeds)) == 1
+    assert len(said) == FINALISTS + 1
+    assert said[0] == f"rejected {genome_of(1).id}: hidden shape, seed {gpu.seeds[0]}: too far off"
+
+
 def test_one_seed_is_drawn_for_a_run_and_another_for_the_next(store):
     run = run_of(store, evaluation_of(1, 8.1), evaluation_of(2, 8.0))
     gpu = Gpu()

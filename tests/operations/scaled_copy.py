@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evoflash.errors import UsageError
-from evoflash.numerics import Bits, decode, encode, round_to, stream_of
+from evoflash.numerics import Bits, decode, encode, stream_of
 from evoflash.operation import EmulatedRun, InputNames, Loop, Operation, Work
 from evoflash.operations.expectations import every_row, expected_rows
 from evoflash.workload import ExpectedOutputs, Relation, Rows, Sample, TensorSpec, Thresholds
@@ -136,7 +136,7 @@ def sample(workload: Workload, rng: np.random.Generator) -> Sample:
 def expect(workload: Workload, inputs: Inputs, *, where: Sample) -> ExpectedOutputs:
     x = decode(inputs.x[where.rows], workload.dtype)[None]  # there is one group
     right = FACTOR * x.astype(np.float64)
-    rows = expected_rows(right, round_to(np.float32(FACTOR) * x, workload.dtype))
+    rows = expected_rows(right, np.float32(FACTOR) * x, dtype=workload.dtype)
     return ExpectedOutputs(where, {"Y": rows}, {})
 
 

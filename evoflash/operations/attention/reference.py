@@ -105,7 +105,7 @@ def honest(
     With `accumulate` = "fp16" the scores are what tensor cores make of them that sum in fp16.
     """
     out, _ = _each_head(_honest_head(dtype, accumulate), q, k, v, causal=causal, scale=scale)
-    return out.astype(np.float32)
+    return round_to(out.astype(np.float32), dtype)
 
 
 def sample(workload: AttentionWorkload, rng: np.random.Generator) -> Sample:
@@ -164,7 +164,7 @@ def expect(workload: AttentionWorkload, inputs: AttentionInputs, *, where: Sampl
     each(compute, list(readers), threads=_INPUT_THREADS if is_large else 1)
     # An LSE of fp32 scores needs no excuse; one of fp16 sums may be as far off as honest ones.
     excused = float(distance(plain_lse, lse).max()) if workload.accumulate == "fp16" else 0.0
-    rows = {"O": expected_rows(out, plain, lagging)}
+    rows = {"O": expected_rows(out, plain, lagging, dtype=workload.dtype)}
     return ExpectedOutputs(where, rows, {"LSE": ExpectedNumbers(lse, plain_lse, excused)})
 
 
@@ -251,7 +251,8 @@ def _both_honest(
     dtype: str,
     accumulate: str,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """Output and LSE with P below the row's maximum, and the output with P below a maximum that lags.
+    """Output and LSE with P below the row's maximum, and the output with P below a maximum that lags; the
+    outputs are not rounded yet.
 
     Fast kernels rescale late: their reference is an earlier or a sampled maximum (flash_mma's lazy, sampled,
     speculative; FA4). P of the largest key is then no power of two: it is rounded, its share of the sum is
@@ -270,4 +271,4 @@ def _both_honest(
         out[block] = round_to(weights, dtype) @ v / total
         lagging[block] = round_to(weights * between, dtype) @ v / (total * between)
         lse[block] = ((top + np.log2(total)) * np.float32(math.log(2)))[:, 0]
-    return round_to(out, dtype), lse, round_to(lagging, dtype)
+    return out, lse, lagging

@@ -78,7 +78,7 @@ def expect(workload: PagedWorkload, inputs: PagedInputs, *, where: Sample) -> Ex
     each(compute, [one for one in found if len(one[2]) and len(one[3])], threads=4 if is_large else 1)
     if w.lse_base == "2":
         lse, plain_lse = lse / math.log(2), plain_lse / np.float32(math.log(2))
-    rows = {"O": expected_rows(out, plain, lagging)}
+    rows = {"O": expected_rows(out, plain, lagging, dtype=w.dtype)}
     return ExpectedOutputs(where, rows, {"LSE": ExpectedNumbers(lse, plain_lse)})
 
 
@@ -140,8 +140,9 @@ def exact_rows(rows: RowsTogether, workload: PagedWorkload) -> tuple[Floats, Flo
 
 
 def honest_rows(rows: RowsTogether, workload: PagedWorkload) -> tuple[Floats, Floats, Floats]:
-    """As a plain careful kernel has it: fp32 scores and sums, P and the output rounded to the type; and with
-    P below a maximum that lags, so that P of the largest key is rounded too: attention's reference.py.
+    """As a plain careful kernel has it before it rounds the output: fp32 scores and sums, P rounded to the
+    type; and with P below a maximum that lags, so that P of the largest key is rounded too: attention's
+    reference.py.
     """
     dtype, log2e = workload.dtype, np.float32(math.log2(math.e))
     scores = rows.queries @ rows.keys.T * np.float32(scale(workload))
@@ -161,7 +162,7 @@ def honest_rows(rows: RowsTogether, workload: PagedWorkload) -> tuple[Floats, Fl
     lagging = round_to(weights * between, dtype) @ rows.values / (divisor * between)
     with np.errstate(divide="ignore"):
         lse = ((top + np.log2(total)) * np.float32(math.log(2)))[:, 0]
-    return round_to(plain, dtype), lse, round_to(lagging, dtype)
+    return plain, lse, lagging
 
 
 # ---- on the device
