@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,32 +48,34 @@ def expected_rows(right: NDArray[np.float64], *unrounded: NDArray[np.float32], d
     Errors are allowed by the worst of the honest answers.
     """
     honest = [round_to(answer, dtype) for answer in unrounded]
-    squared = 0.0
-    if right.shape[0] * right.shape[1] <= FEW_ROWS:
-        squared = max(map(partial(_likely_squared, right, dtype=dtype), unrounded, honest))
-    return ExpectedRows(right, honest[0], _scale(right, *honest, at_least=squared))
-
-
-def _scale(out: NDArray[np.float64], *honest: NDArray[np.float32], at_least: float) -> ErrorScale:
-    rms = np.sqrt((out**2).mean(axis=-1, keepdims=True))
-    errors = [np.abs(answer - out) for answer in honest]
-    squared = max(at_least, *(float((error**2).sum()) for error in errors))
-    return ErrorScale(
-        rms, float((out**2).sum()), squared, max(float(over_rms(error, rms).max()) for error in errors)
+    rms = np.sqrt((right**2).mean(axis=-1, keepdims=True))
+    errors = [_errors(right, *each, dtype=dtype) for each in zip(unrounded, honest, strict=True)]
+    scale = ErrorScale(
+        rms,
+        float((right**2).sum()),
+        max(squared for squared, _ in errors),
+        max(float(over_rms(furthest, rms).max()) for _, furthest in errors),
     )
+    return ExpectedRows(right, honest[0], scale)
 
 
-def _likely_squared(
+def _errors(
     right: NDArray[np.float64], unrounded: NDArray[np.float32], rounded: NDArray[np.float32], *, dtype: str
-) -> float:
-    """The squared error of an answer, with the mean of what its last rounding may add, a twelfth of a squared
-    step, in the place of what it adds here. Where one weight outweighs the others a row of equal values errs
-    alike in all columns: over a few such rows a rounding can by luck undo the errors before it.
+) -> tuple[float, NDArray[np.float64]]:
+    """The sum of an answer's squared errors, and how far each element is off. Of few rows at least with the
+    mean, a twelfth of a squared step, and the most, half a step, of what the last rounding may add: where one
+    weight outweighs the others all columns err alike, and a rounding can by luck undo that.
     """
+    error = np.abs(rounded - right)
+    squared = float((error**2).sum())
+    if right.shape[0] * right.shape[1] > FEW_ROWS:
+        return squared, error
     _, exponent = np.frexp(rounded)
     step = np.ldexp(1.0, np.maximum(exponent - _BITS[dtype], _LEAST_STEP[dtype]))
-    noise = np.where(unrounded == rounded, 0.0, step**2 / 12)
-    return float(((unrounded - right) ** 2 + noise).sum())
+    step[unrounded == rounded] = 0.0
+    before = np.abs(unrounded - right)
+    likely = float((before**2 + step**2 / 12).sum())
+    return max(squared, likely), np.maximum(error, before + step / 2)
 
 
 def over_rms(error: NDArray[np.float64], rms: NDArray[np.float64]) -> NDArray[np.float64]:

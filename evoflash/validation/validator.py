@@ -6,7 +6,8 @@ The thresholds, and what each is for (a calibration on real kernels justifies an
     rel_l2       |out - ref| / |ref|, pooled over groups and over the test inputs of ordinary data; where
                  honest arithmetic is further off, on a few rows that one key dominates each, up to that
     honest       each input: at most twice the error of plain careful arithmetic in the same precision
-    max_over_rms the worst element, over the RMS of its own row: one wrong item in one row
+    max_over_rms the worst element, over the RMS of its own row: one wrong item in one row; where honest
+                 arithmetic is far off itself, up to twice that
     lse          of an output of numbers, LSE say: |lse - ref| within absolute + relative |ref|, and -inf
                  exactly where the reference has it (or twice honest arithmetic's error, where that excuses)
 
@@ -82,9 +83,7 @@ class Errors:
         return self.rel_l2 / max(self.honest_rel_l2, thresholds.honest_floor / thresholds.honest_factor)
 
     def max_over_rms_limit(self, thresholds: Thresholds) -> float:
-        """What max_over_rms may be: data that is not ordinary may have rows whose values cancel."""
-        if self.is_ordinary:
-            return thresholds.max_over_rms
+        """What max_over_rms may be: more is honest where values of a row cancel, or one is far larger."""
         return max(thresholds.max_over_rms, thresholds.honest_factor * self.honest_max_over_rms)
 
 

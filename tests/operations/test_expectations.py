@@ -23,6 +23,12 @@ def test_a_rounding_that_undoes_the_error_before_it_does_not_shrink_what_is_allo
     assert honest_of(65, right, before)[0] == pytest.approx(0.1 * STEP, rel=1e-3)
 
 
+def test_of_few_rows_an_element_may_be_off_by_half_a_step_beside_what_it_was_before():
+    shape, right = (1, 1, COLUMNS), 1 + 0.1 * STEP
+    made = expected_rows(np.full(shape, right), np.full(shape, 1 + 0.3 * STEP, np.float32), dtype="fp16")
+    assert made.scale.honest_max_over_rms == pytest.approx(0.7 * STEP, rel=1e-3)
+
+
 def test_a_rounding_that_is_worse_than_usual_counts_as_it_is():
     assert honest_of(1, 1.0, 1 + 0.51 * STEP)[0] == pytest.approx(STEP, rel=1e-6)
 

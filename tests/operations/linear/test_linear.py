@@ -9,7 +9,7 @@ from tables import table_of_cases
 from evoflash.errors import UsageError
 from evoflash.numerics import decode, encode
 from evoflash.operation import operation_of
-from evoflash.operations.expectations import every_row
+from evoflash.operations.expectations import every_row, thresholds_of
 from evoflash.operations.linear import e4m3
 from evoflash.operations.linear.inputs import ALL, draw, timed_inputs
 from evoflash.operations.linear.reference import expect, numbers_of
@@ -26,6 +26,7 @@ from evoflash.operations.linear.workload import (
 )
 from evoflash.problem import parse_problem
 from evoflash.validation.plan import check_correctness
+from evoflash.validation.validator import judge
 from evoflash.workload import Output
 
 SMALL = LinearWorkload(5, 264, 656, "fp8b128")
@@ -280,3 +281,16 @@ def test_shapes_to_check_on_are_of_the_key_and_of_whole_vectors():
         for workload in (*operation.check_workloads([key]), *operation.hidden_workloads([key], seed=3)):
             assert workload.compile_key("sm_90a") == key
             assert workload.n % 8 == 0
+
+
+def test_a_row_whose_other_columns_are_small_is_rounded_by_more():
+    workload = LinearWorkload(64, 133, 128)
+    trial = draw("normal", workload, seed=0xDE62DC745BA9)
+    known = expect(workload, trial, where=every_row(workload))
+    honest = known.rows["Y"].honest[0].copy()
+
+    assert known.rows["Y"].scale.honest_max_over_rms > thresholds_of(workload).max_over_rms
+    assert judge(workload, [(trial, known, Output({"Y": encode(honest, "bf16")}))]).passed
+    honest[8, 132] *= 1.01
+    wrong = judge(workload, [(trial, known, Output({"Y": encode(honest, "bf16")}))])
+    assert wrong.reason.startswith("max_over_rms in normal")
