@@ -91,7 +91,7 @@ def test_a_value_of_a_gene_runs_clean(name, gene, value):
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("kind", [*WEIGHTS, "e4m3"])
 @pytest.mark.parametrize("added", [{}, {"bias": True, "residual": True}], ids=["plain", "added"])
-@pytest.mark.parametrize("rows", [1, 8, 48, 64])
+@pytest.mark.parametrize("rows", [1, 8, 24, 40, 48, 64])
 @pytest.mark.cover
 @pytest.mark.sample(3)
 def test_every_kind_of_weights_and_of_what_is_added_runs_clean(name, kind, added, rows):
@@ -123,7 +123,29 @@ def test_a_genome_with_many_slots_is_a_kernel_for_every_class_of_rows_with_fewer
         assert 2 * (found["smem"] + 1024) <= GPU.smem_per_sm
         slots.append(found["slots"])
 
-    assert slots == [5, 5, 5, 5, 5, 5, 5, 4]
+    assert slots == [5, 5, 5, 5, 5, 5, 5, 5, 5, 4]
+
+
+@pytest.mark.parametrize(
+    ("x_cluster", "of_a_slot"),
+    [
+        (1, {rows: max(8, rows) for rows in ROW_CLASSES}),
+        (2, {16: 16, 24: 32, 32: 32, 40: 48, 48: 48, 64: 64}),
+        (4, {24: 32, 32: 32, 40: 64, 48: 64, 64: 64}),
+    ],
+)
+def test_ctas_that_share_x_ask_for_whole_eights_of_rows_unless_half_of_a_slot_were_missing(
+    x_cluster, of_a_slot
+):
+    family, found = FAMILIES["linear_wgmma"], {}
+    for rows in ROW_CLASSES:
+        key = LinearKey("fp8b128", rows, GPU.arch)
+        space = family.space((key,), GPU)
+        genome = space.genome({"row_groups": 1, "piece": 128, "stages": 4, "x_cluster": x_cluster})
+        if space.is_valid(genome):
+            found[rows] = family.names(genome.as_dict(), key, GPU)["x_rows"]
+
+    assert found == of_a_slot
 
 
 @pytest.mark.parametrize("arch", ["l4", "a100"])

@@ -18,7 +18,7 @@ WEIGHTS = ("bf16", "fp8b128", "fp8t")
 # 128 columns.
 ACTIVATIONS = ("bf16", "e4m3")
 # A kernel is compiled for up to so many rows of x; how many there are is told at run time.
-ROW_CLASSES = (1, 2, 4, 8, 16, 32, 48, 64)
+ROW_CLASSES = (1, 2, 4, 8, 16, 24, 32, 40, 48, 64)
 _STEP = 16  # elements: rows of x and of W are whole vectors of 16 bytes
 _SWITCHES = ("bias", "residual")
 
