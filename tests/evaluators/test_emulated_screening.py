@@ -106,7 +106,7 @@ def searched(db: Path, *, workers: int, stop_after: int | None = None) -> list[t
     """All outcomes of a search through a list of kernels, in the order of the store."""
     family = load_family("flash_direct")
     space, rng = family.space(PROBLEM.compile_keys(GPU.arch), GPU), np.random.default_rng(7)
-    genomes = list(dict.fromkeys(space.sample(rng) for _ in range(14)))
+    genomes = list(dict.fromkeys(space.sample(rng) for _ in range(24)))
     seen: list[Evaluation] = []
 
     def stop(proposal: Proposal, evaluation: Evaluation) -> None:

@@ -42,7 +42,8 @@ def searched(
         evaluator="emulated",
         seeds=1,
     )
-    run_search(plan, str(db), limits=Limits(6, seconds), fresh=False, argv=[])
+    budget = 6 if family else 24  # a seed of each family and random kernels come before children
+    run_search(plan, str(db), limits=Limits(budget, seconds), fresh=False, argv=[])
     with open_store(str(db)) as store:
         history = store.history(store.runs()[0])
         return [(p.genome.id, p.operator, p.parents, e.status, e.score_us) for p, e in history]
