@@ -64,12 +64,16 @@ def kill_worker_once(note):
     return kill_worker()
 
 
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def freeze_worker_once(note):
     """Stop the worker whose disposable process this is, and its nanny: their machine falls silent."""
     if os.path.exists(note):
         return "done"
-    worker = os.getppid()
-    nanny = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+    worker = parent_of(os.getppid())  # the process that forks disposable ones stands between
+    nanny = parent_of(worker)
     Path(note).write_text(f"{nanny} {worker}")
     os.kill(nanny, signal.SIGSTOP)
     os.kill(worker, signal.SIGSTOP)
