@@ -30,9 +30,9 @@ def nothing(*_):
     """No references, no libraries."""
 
 
-def worker_of(server):
-    """The worker of the cluster, which started the process that forks its GPU processes."""
-    return int(Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[1])
+def parent_of(process):
+    """That of the process that forks a worker's disposable ones is the worker."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def screen(task):
@@ -53,7 +53,7 @@ def check(task):
         note = Path(folder) / "killed"
         if what == "kill" or not note.exists():
             note.touch()
-            os.kill(worker_of(os.getppid()), signal.SIGKILL)
+            os.kill(parent_of(os.getppid()), signal.SIGKILL)
             signal.pause()
     return GpuOutcome(task.genome_id, Status.CORRECT, Rung.CORRECTNESS, gpu())
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import distributed
 import pytest
+from cluster_jobs import parent_of
 from cluster_parts import Parts, kill, started
 from waiting import LIMIT_S, is_alive, until
 
@@ -53,7 +54,7 @@ def refuse():
 
 def kill_worker():
     """End the worker whose disposable process this is, as the system does when memory runs out."""
-    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(parent_of(os.getppid()), signal.SIGKILL)  # between them is the process that forks such ones
     time.sleep(LIMIT_S)
 
 
@@ -64,15 +65,11 @@ def kill_worker_once(note):
     return kill_worker()
 
 
-def parent_of(pid):
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 def freeze_worker_once(note):
     """Stop the worker whose disposable process this is, and its nanny: their machine falls silent."""
     if os.path.exists(note):
         return "done"
-    worker = parent_of(os.getppid())  # the process that forks disposable ones stands between
+    worker = parent_of(os.getppid())
     nanny = parent_of(worker)
     Path(note).write_text(f"{nanny} {worker}")
     os.kill(nanny, signal.SIGSTOP)
