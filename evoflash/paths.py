@@ -8,7 +8,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evoflash.errors import CacheError, DeviceError, EvoflashError, UsageError
@@ -145,9 +145,13 @@ def _usual_database() -> str:
 
 
 def usual_places() -> dict[str, str]:
-    """For people, where the database and the cache are while no setting says another place, by setting."""
-    usual = {"db": _usual_database(), "cache_dir": str(home_folder("cache"))}
-    home = os.path.join(os.path.expanduser("~"), "")
+    """For people, where the database and the cache are while no setting says another place, by setting;
+    nothing of one for which no home folder is known.
+    """
+    usual, home = dict[str, str](), os.path.join(os.path.expanduser("~"), "")
+    for name, place in (("db", _usual_database), ("cache_dir", lambda: str(home_folder("cache")))):
+        with suppress(DeviceError):
+            usual[name] = place()
     return {
         name: path.replace(home, "~/", 1) if path.startswith(home) else path for name, path in usual.items()
     }

@@ -14,7 +14,7 @@ import typer
 
 from evoflash.app import catalogue
 from evoflash.app.search.stopping import EXIT_CODE, TerminatedError, progress_note
-from evoflash.errors import EvoflashError, UsageError
+from evoflash.errors import UsageError
 from evoflash.notices import name_database, say
 from evoflash.paths import default_database, usual_places
 from evoflash.settings import MOST_SEED
@@ -100,23 +100,14 @@ Arch = Annotated[
     str | None,
     typer.Option("--arch", help="Machine code for several architectures in one export: sm_80,sm_89."),
 ]
-
-
-def _usual_database() -> str:
-    """For the help, which is made on import, where no home folder may be known."""
-    try:
-        return f"{usual_places()['db']}, or EVOFLASH_DB"
-    except EvoflashError:
-        return "EVOFLASH_DB"
-
-
+_USUAL_DATABASE = ", or ".join([*filter(None, [usual_places().get("db")]), "EVOFLASH_DB"])
 Db = Annotated[
     str,
     typer.Option(
         "--db",
         default_factory=default_database,
         callback=_remember,
-        show_default=_usual_database(),
+        show_default=_USUAL_DATABASE,
         help="Database file or SQLAlchemy URL.",
     ),
 ]
@@ -125,7 +116,7 @@ Dbs = Annotated[
     typer.Option(
         "--db",
         default_factory=lambda: [default_database()],
-        show_default=_usual_database(),
+        show_default=_USUAL_DATABASE,
         help="Database file or SQLAlchemy URL; several of them, each behind a --db, share one leaderboard.",
     ),
 ]
