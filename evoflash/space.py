@@ -107,6 +107,7 @@ class SearchSpace:
     # all checks at once, where there is a faster way than one by one
     passes: Callable[[Values], bool] | None = None
     proportions: Proportions | None = None
+    partition: tuple[str, ...] = ()  # params that say how the work is divided, the tile's among them
 
     def param(self, name: str) -> Param:
         for param in self.params:

@@ -125,7 +125,8 @@ class Family:
     params: tuple[Param, ...]
     when: Mapping[str, Expression]
     structural: tuple[str, ...]
-    blocks: tuple[tuple[str, ...], ...]
+    blocks: tuple[tuple[str, ...], ...]  # the tile is the first
+    partition: tuple[str, ...]  # how the work is divided, besides the tile
     let: Mapping[str, Expression]
     check: Mapping[str, Expression]
     kernels: tuple[KernelSpec, ...]  # in launch order
@@ -189,7 +190,10 @@ class Family:
                 return all(check.holds(values) for check in checks)
 
         when = {name: activity(e) for name, e in self.when.items()}
-        return SearchSpace(self.name, self.params, self.version, checks, when, self.blocks, is_valid)
+        partition = (*(self.blocks[0] if self.blocks else ()), *self.partition)
+        return SearchSpace(
+            self.name, self.params, self.version, checks, when, self.blocks, is_valid, partition=partition
+        )
 
     def suits(self, problem: Problem, gpu: GpuSpec) -> bool:
         """Whether the family is meant for one of the problem's shapes; it computes all of them."""
@@ -360,7 +364,8 @@ def _probe(family: Family) -> None:
     gpu, workload = load_gpu("l4"), registry.load(family.op).probe
     key = workload.compile_key(_PROBE_ARCH)
     names = {param.name for param in family.params}
-    mentioned = {*family.when, *family.structural, *(n for block in family.blocks for n in block)}
+    in_blocks = {name for block in family.blocks for name in block}
+    mentioned = {*family.when, *family.structural, *family.partition, *in_blocks}
     for stray in sorted(mentioned - names):
         raise TemplateError(f"{family.path.name}: '{stray}' is named in the header but is not a param.")
     values = {param.name: param.values[0] for param in family.params}

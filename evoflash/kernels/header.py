@@ -70,6 +70,7 @@ _SECTIONS = {
     "when",
     "structural",
     "blocks",
+    "partition",
     "let",
     "check",
     "launch",
@@ -180,6 +181,7 @@ def read_header(path: Path) -> dict[str, Any]:
             names_of(path, f"blocks.{name}", names)
             for name, names in table_of(path, table, "blocks", optional=True).items()
         ),
+        partition=names_of(path, "partition", table.get("partition", ())),
         let=_expressions(path, table, "let", (int, float, str, bool)),
         check=_expressions(path, table, "check", (bool,)),
         kernels=_kernels(path, table),
@@ -276,6 +278,7 @@ def _with_rest(model: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, An
     gone = {gene for gene, values in table.get("params", {}).items() if values == []}
     for key in ("params", "when"):
         table[key] = {gene: value for gene, value in table.get(key, {}).items() if gene not in gone}
+    table["partition"] = [gene for gene in table.get("partition", ()) if gene not in gone]
     for key in ("structural", "blocks"):
         table[key] = {
             name: [gene for gene in genes if gene not in gone] for name, genes in table.get(key, {}).items()

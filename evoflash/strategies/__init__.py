@@ -10,6 +10,7 @@ folder.
     gaussian_process  A Gaussian process on genomes, and which of many it would try next
     gene_effects      How much faster each value of a gene makes kernels, and which values always fail
     model_strategy    ModelStrategy has what strategies with a model share
+    neighbourhood     Neighbourhood finds the valid genomes around one
     nsga2             Optuna's NSGA-II over one family's genomes, for time alone
     operators         Finds mutation operators, tries them on parents, repairs the children and keeps each
                       one's credit

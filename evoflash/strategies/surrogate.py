@@ -5,8 +5,13 @@ resumed search goes on as an unbroken one does. At a standstill two picks of a b
 genome, whatever the model says of them: it may be sure of what it never saw. For spaces that name their tile:
 others are searched by WholeSpace (whole_space.py).
 
+How a kernel divides its work (tile, blocks on an SM, schedule, splits of the keys: the space's partition)
+decides more than its other genes, and few changes of one or two of these lead from one good division to
+another. So most of the first picks are divisions that were not tried, and the fastest genome of each division
+keeps neighbours on offer, proven or not: a division is judged once its other genes suit it.
+
 What the model judges is offered to it: genomes near the best and some far away. What takes long to find
-(whether a genome is valid takes some 0.1 ms) is kept for the next batch. All offers are a function of the
+(whether a genome is valid takes up to 0.1 ms) is kept for the next batch. All offers are a function of the
 seed and of the outcomes that are known.
 """
 
@@ -19,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evoflash.evaluation import Evaluation, Proposal
-from evoflash.space import Genome, SearchSpace, Value, Values
+from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.gaussian_process import (
     Covariance,
     Earlier,
@@ -34,6 +39,7 @@ from evoflash.strategies.gaussian_process import (
     usual_kernel,
 )
 from evoflash.strategies.model_strategy import ModelStrategy
+from evoflash.strategies.neighbourhood import Neighbourhood, values_of
 from evoflash.strategies.operators import operators_for
 from evoflash.strategies.populations import Population
 
@@ -49,106 +55,26 @@ ABREAST = (
 LEARNT_FROM, FITTED_TO = 300, 150  # at most so many outcomes: the model, and its kernel
 FIRST_FIT = 15  # outcomes when the kernel is fitted first
 LATER = 1.25  # times as many for each further fit
-ELITES = 6  # genomes whose neighbours are offered
+ELITES = 6  # proven genomes whose neighbours are offered
+OF_A_DIVISION = 3  # of them at most of one division of the work
+UNPROVEN = 4  # genomes of other divisions, too slow for a proof, whose neighbours are offered as well
 STANDSTILL = 20  # outcomes without a gain
 GAIN = 1.001  # times as fast: less is no gain
-TRIES = 4  # draws for each jump that is wanted, until the space is taken to have no more
 PAIRS, CHILDREN, POINTS = 60, 15, 100  # offered: jumps from each elite, operators' children, raw points
 TILES = 200  # draws of other tiles for each elite; two in three and more of them are not valid
+DIVISIONS = 400  # and of other divisions of the work,
+KNOWN_DIVISIONS = 150  # beside some of those that one change after another leads to from the seeds
 WALKS = 15  # offered where raw points are hardly ever valid
 REDRAWN = 8  # batches after which other jumps from the same elites are offered
 DRAWS = 64  # of a jump or a walk until one is new
 STEPS = 3  # jumps that make a walk
-# A batch's picks, and those at a standstill.
-MOVING = "model", "model", "model", "model", "tile"
-STANDING = "model", "model", "tile", "jump", "immigrant"
+STARTS = 3  # seeds from which divisions of the work are looked for
+# A batch's picks, those at a standstill, and those of the first outcomes.
+MOVING = "model", "model", "model", "model", "division"
+STANDING = "model", "model", "division", "jump", "immigrant"
+FIRST = "model", "division", "division", "model", "division"
+FIRST_OUTCOMES = 100
 _Condition = Callable[[Genome], bool]
-
-
-class Neighbourhood:
-    """Changes of one gene, of two, or of a block of them; no gene is known by its name."""
-
-    def __init__(self, space: SearchSpace) -> None:
-        self._space = space
-        self._when: list[tuple[str, Callable[[Values], bool] | None]] = [
-            (name, space.when.get(name)) for name in space.names
-        ]
-        self._values = {param.name: param.values for param in space.params}
-        self._codes = {
-            param.name: (column, {(type(value), value): at for at, value in enumerate(param.values)})
-            for column, param in enumerate(space.params)
-        }
-        self._near: dict[Genome, tuple[Genome, ...]] = {}
-
-    def one_gene(self, genome: Genome) -> tuple[Genome, ...]:
-        """Every valid genome that gives one gene another value, near or far; kept, for an elite stays one."""
-        if genome not in self._near:
-            changes = ({name: value} for name, others in self._free(genome) for value in others)
-            changed = (self._with_values(genome, change) for change in changes)
-            self._near[genome] = tuple(other for other in changed if other is not None)
-        return self._near[genome]
-
-    def two_genes(self, genome: Genome, rng: np.random.Generator, *, count: int) -> Iterator[Genome]:
-        """At most `count` valid genomes that give two genes other values; some may come twice.
-
-        The pair of genes is drawn first and their values second, so that a pair of switches is drawn as often
-        as a pair of genes of thirty values. Values of genes that a change switches on are drawn as well.
-        """
-        free, found = self._free(genome), 0
-        if len(free) < 2:
-            return
-        absent = [name for name in self._space.names if name not in genome.as_dict()]
-        for draw in rng.random((TRIES * count, 4 + len(absent))):
-            first = int(draw[0] * len(free))
-            second = (first + 1 + int(draw[1] * (len(free) - 1))) % len(free)
-            change = {
-                name: _at(self._values[name], part) for name, part in zip(absent, draw[4:], strict=True)
-            }
-            for (name, others), part in zip((free[first], free[second]), draw[2:4], strict=True):
-                change[name] = _at(others, part)
-            if (jumped := self._with_values(genome, change)) is not None:
-                yield jumped
-                found += 1
-            if found == count:
-                return
-
-    def block(
-        self, genome: Genome, names: Sequence[str], rng: np.random.Generator, *, draws: int
-    ) -> Iterator[Genome]:
-        """The valid genomes of so many draws that give all these genes any values; some may come twice."""
-        for draw in rng.random((draws, len(names))):
-            change = {name: _at(self._values[name], part) for name, part in zip(names, draw, strict=True)}
-            if (changed := self._with_values(genome, change)) is not None:
-                yield changed
-
-    def _free(self, genome: Genome) -> list[tuple[str, tuple[Value, ...]]]:
-        """The genes of a genome that have other values, and these."""
-        free = []
-        for name, value in genome.values:
-            values = self._values[name]
-            at = self._codes[name][1][type(value), value]
-            if len(values) > 1:
-                free.append((name, values[:at] + values[at + 1 :]))
-        return free
-
-    def _with_values(self, genome: Genome, change: Values) -> Genome | None:
-        """The genome with these values; None where it is not valid, or the same.
-
-        SearchSpace.genome would do, but its checks of each value take five times as long, and all values here
-        are the space's own.
-        """
-        values = {**genome.as_dict(), **change}
-        chosen: dict[str, Value] = {}
-        for name, is_active in self._when:
-            if is_active is None or is_active(chosen):
-                chosen[name] = values[name] if name in values else self._values[name][0]
-        changed = Genome(genome.family, genome.version, tuple(sorted(chosen.items())))
-        return changed if changed != genome and self._space.is_valid(changed) else None
-
-
-def _at(values: Sequence[Value], part: float) -> Value:
-    """The value at a part from 0 to 1 of the way."""
-    return values[int(part * len(values))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +98,9 @@ class Offers:
         self._around = Neighbourhood(space)
         self._operators = operators_for(space)
         self._jumps: dict[tuple[Genome, int], tuple[Genome, ...]] = {}  # from what was an elite
-        self._retiled: dict[Genome, tuple[Genome, ...]] = {}
+        self._partition = partition_of(space)
+        self._known: tuple[Genome, ...] | None = None  # a genome of each division of the work
+        self._other_divisions: dict[Genome, tuple[Genome, ...]] = {}
 
     def all(self, known: BatchContext, elites: Population) -> Iterator[Proposal]:
         """Seeds that were not tried, neighbours of the elites, operators' children and raw points."""
@@ -180,7 +108,7 @@ class Offers:
         for elite in known.elites:
             parents = (elite.id,)
             yield from (Proposal(far, "two_genes", parents) for far in self._far(elite, known))
-            yield from (Proposal(tile, "tile", parents) for tile in self._tiles(elite))
+            yield from (Proposal(other, "division", parents) for other in self._divided(elite))
             yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite))
         yield from self._children(known, elites)
         yield from map(Proposal, known.points)
@@ -196,15 +124,24 @@ class Offers:
             self._jumps[which] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
         return self._jumps[which]
 
-    def _tiles(self, genome: Genome) -> tuple[Genome, ...]:
-        """The genome with other values of the block that its space declares first, its tile; kept."""
-        if not self._space.blocks:
+    def _divided(self, genome: Genome) -> tuple[Genome, ...]:
+        """The genome with its work divided otherwise; kept."""
+        if not self._partition:
             return ()
-        if genome not in self._retiled:
+        if genome not in self._other_divisions:
             rng = np.random.default_rng([self._seed, int(genome.id, 16), 3])
-            others = self._around.block(genome, self._space.blocks[0], rng, draws=TILES)
-            self._retiled[genome] = tuple(dict.fromkeys(others))
-        return self._retiled[genome]
+            around, starts = self._around, self._seeds[:STARTS] or (genome,)
+            if self._known is None:
+                self._known = around.reachable(starts, self._partition, np.random.default_rng(self._seed))
+            some = rng.permutation(len(self._known))[:KNOWN_DIVISIONS]
+            known = (around.with_block(genome, self._partition, self._known[at]) for at in some)
+            found = [
+                *around.block(genome, self._space.blocks[0], rng, draws=TILES),
+                *around.some_of_block(genome, self._partition, rng, draws=DIVISIONS),
+                *(other for other in known if other is not None),
+            ]
+            self._other_divisions[genome] = tuple(dict.fromkeys(found))
+        return self._other_divisions[genome]
 
     def _children(self, known: BatchContext, elites: Population) -> Iterator[Proposal]:
         usable = list(self._operators) if elites.elites else []
@@ -268,8 +205,8 @@ class Surrogate(ModelStrategy):
         self._offers = Offers(space, seed=seed, seeds=self._seeds)
         self._kernels: dict[int, Covariance] = {}  # by the number of outcomes that they were fitted to
         self._learnt = 0  # outcomes that the picks know of
-        # A space declares its tile first: elites of several tiles, as evolution has them.
-        self._elites = Population(cell=space.blocks[0] if space.blocks else (), size=ELITES)
+        self._partition = partition_of(space)
+        self._elites = Population(cell=self._partition, size=ELITES, per_cell=OF_A_DIVISION)
 
     def _next(self) -> Proposal | None:
         """A seed, a random genome at first, then the next pick."""
@@ -303,7 +240,8 @@ class Surrogate(ModelStrategy):
         in_flight = tuple(self._in_flight)
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
         rng = np.random.default_rng([self._seed, len(told), 2])
-        elites = tuple(elite.genome for elite in self._elites.elites) or _fastest(told)
+        proven = tuple(elite.genome for elite in self._elites.elites) or _fastest(told)
+        elites = (*proven, *self._unproven(told, proven))
         points = self._offers.points(rng)
         return BatchContext(told, in_flight, elites, points, taken, rng, drawing)
 
@@ -317,9 +255,10 @@ class Surrogate(ModelStrategy):
         if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
         prefer = self._preference(known)
-        for kind in itertools.cycle(STANDING if stands_still(known.told, STANDSTILL) else MOVING):
-            if kind == "tile":
-                proposal = prefer(self._of_new_tiles(known)) or prefer(None)
+        kinds = STANDING if stands_still(known.told, STANDSTILL) else MOVING
+        for kind in itertools.cycle(FIRST if len(known.told) < FIRST_OUTCOMES else kinds):
+            if kind == "division":
+                proposal = prefer(self._of_new_divisions(known)) or prefer(None)
             elif kind == "model":
                 proposal = prefer(None)
             else:
@@ -369,11 +308,18 @@ class Surrogate(ModelStrategy):
 
         return prefer
 
-    def _of_new_tiles(self, known: BatchContext) -> _Condition:
-        """Whether a genome's tile is none that was tried."""
-        tile = self._space.blocks[0]
-        tried = {_values_of(genome, tile) for genome in known.taken}
-        return lambda genome: _values_of(genome, tile) not in tried
+    def _of_new_divisions(self, known: BatchContext) -> _Condition:
+        """Whether a genome divides the work as none that was tried."""
+        tried = {values_of(genome, self._partition) for genome in known.taken}
+        return lambda genome: values_of(genome, self._partition) not in tried
+
+    def _unproven(self, told: Sequence[Evaluation], proven: Sequence[Genome]) -> list[Genome]:
+        """The fastest genomes, by a short look, of divisions that no elite has: one of each."""
+        found = {values_of(genome, self._partition): genome for genome in proven}
+        timed = [each for each in told if each.learnt_us is not None and not each.duplicate_of]
+        for each in sorted((each for each in timed if not each.is_censored), key=_score_us):
+            found.setdefault(values_of(each.genome, self._partition), each.genome)
+        return [genome for genome in found.values() if genome not in proven][:UNPROVEN]
 
     def _kernel(self, told: Sequence[Evaluation]) -> Covariance:
         """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""
@@ -389,15 +335,15 @@ class Surrogate(ModelStrategy):
         return kernel
 
 
+def partition_of(space: SearchSpace) -> tuple[str, ...]:
+    """The genes that say how the work is divided; where the space does not say, those of its tile."""
+    return space.partition or (space.blocks[0] if space.blocks else ())
+
+
 def _fastest(told: Sequence[Evaluation]) -> tuple[Genome, ...]:
     """Of a family that is too slow for any proof, the fastest as far as they were timed."""
     timed = [each for each in told if each.learnt_us is not None and not each.duplicate_of]
     return tuple(each.genome for each in sorted(timed, key=_score_us)[:ELITES])
-
-
-def _values_of(genome: Genome, genes: Sequence[str]) -> tuple[Value | None, ...]:
-    values = genome.as_dict()
-    return tuple(values.get(gene) for gene in genes)
 
 
 def _score_us(evaluation: Evaluation) -> float:

@@ -34,6 +34,7 @@ from evoflash.strategies.gaussian_process import (
     transfer_genomes,
 )
 from evoflash.strategies.model_strategy import ModelStrategy
+from evoflash.strategies.neighbourhood import Neighbourhood
 from evoflash.strategies.surrogate import (
     ELITES,
     FEWEST,
@@ -43,7 +44,6 @@ from evoflash.strategies.surrogate import (
     OPENING_BESIDE_SEEDS,
     PAIRS,
     SEEDS,
-    Neighbourhood,
     stands_still,
 )
 

@@ -7,7 +7,7 @@ import pytest
 from strategy_cases import SPACE, TINY
 
 from evoflash.space import Genome, Param, SearchSpace
-from evoflash.strategies.surrogate import Neighbourhood
+from evoflash.strategies.neighbourhood import Neighbourhood, values_of
 
 
 def changed(one: Genome, other: Genome) -> set[str]:
@@ -80,3 +80,31 @@ def test_a_block_is_drawn_anew_and_all_else_stays() -> None:
     for genome in found:
         assert SPACE.is_valid(genome)
         assert {name for name, value in start.values if genome.as_dict()[name] != value} <= set(tile)
+
+
+def test_ways_to_set_a_block_are_reached_by_valid_steps_and_each_is_found_once() -> None:
+    start, tile = SPACE.genome({}), SPACE.blocks[0]
+    rng = np.random.default_rng(0)
+
+    found = Neighbourhood(SPACE).reachable((start,), tile, rng)
+
+    ways = {values_of(genome, tile) for genome in found}
+    drawn_ways = Neighbourhood(SPACE).block(start, tile, rng, draws=400)
+    assert len(ways) == len(found)
+    assert {values_of(genome, tile) for genome in drawn_ways} <= ways
+    for genome in found:
+        assert SPACE.is_valid(genome)
+        assert not changed(start, genome) - {*tile}
+
+
+def test_part_of_a_block_is_drawn_anew_and_another_genomes_block_is_taken_over() -> None:
+    around, start, tile = Neighbourhood(SPACE), SPACE.genome({}), SPACE.blocks[0]
+
+    some = list(around.some_of_block(start, tile, np.random.default_rng(0), draws=60))
+
+    assert some
+    assert all(changed(start, genome) <= {*tile} and SPACE.is_valid(genome) for genome in some)
+    taken = [around.with_block(genome, tile, some[0]) for genome in drawn(SPACE, 10)]
+    assert any(taken)
+    assert all(values_of(genome, tile) == values_of(some[0], tile) for genome in taken if genome)
+    assert around.with_block(some[0], tile, some[0]) is None

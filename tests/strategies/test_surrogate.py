@@ -9,7 +9,7 @@ from strategy_cases import SPACE, Notebook, distinct, evaluated, fails, score_us
 
 from evoflash.evaluation import Basis, Proposal, Status, Timing
 from evoflash.space import Check, Genome, Param, SearchSpace, Values
-from evoflash.strategies import make_strategy
+from evoflash.strategies import make_strategy, surrogate
 from evoflash.strategies.family_bandit import Bandit
 from evoflash.strategies.gaussian_process import Earlier
 from evoflash.strategies.surrogate import (
@@ -85,6 +85,12 @@ def told(strategy: Surrogate, genomes: tuple[Genome, ...], score=score_us) -> No
         strategy.tell(Proposal(genome), evaluated(genome, score(genome)))
 
 
+@pytest.fixture
+def past_the_first_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surrogate, "FIRST_OUTCOMES", 0)
+
+
+@pytest.mark.usefixtures("past_the_first_outcomes")
 def test_when_nothing_gains_it_jumps_and_draws_more() -> None:
     def operators(best_first: bool) -> Counter[str]:
         counts: Counter[str] = Counter()
@@ -100,23 +106,55 @@ def test_when_nothing_gains_it_jumps_and_draws_more() -> None:
     assert standing["sample"] > moving["sample"]
 
 
-def test_one_pick_of_a_batch_has_a_new_tile_though_the_best_one_still_pays() -> None:
-    switches = tuple(Param(f"s{at}", (0, 1)) for at in range(6))
-    space = SearchSpace(
-        "tiled", (Param("tile", tuple(range(20))), *switches), blocks=(("tile",), ("s0", "s1"))
-    )
+SWITCHES = tuple(Param(f"s{at}", (0, 1)) for at in range(6))
+TILED = SearchSpace("tiled", (Param("tile", tuple(range(20))), *SWITCHES), blocks=(("tile",), ("s0", "s1")))
+
+
+def tiles_after_sixteen(space: SearchSpace, count: int) -> list[int]:
+    """The tiles of the next proposals after 48 outcomes of sixteen tiles, of which the first is far ahead."""
     strategy = Surrogate(space, seed=0)
     for tile, at in [(tile, at) for at in range(3) for tile in range(16)]:
         values = {"tile": tile} | {f"s{bit}": at >> bit & 1 for bit in range(6)}
         us = 30.0 - 5 * at if tile == 0 else 300.0
         strategy.tell(Proposal(space.genome(values)), evaluated(space.genome(values), us))
+    return [strategy.ask().genome.as_dict()["tile"] for _ in range(count)]
 
-    tiles = [strategy.ask().genome.as_dict()["tile"] for _ in range(BATCH)]
+
+@pytest.mark.usefixtures("past_the_first_outcomes")
+def test_one_pick_of_a_batch_has_a_new_tile_though_the_best_one_still_pays() -> None:
+    tiles = tiles_after_sixteen(TILED, BATCH)
 
     assert sum(tile > 15 for tile in tiles) == 1
     assert tiles.count(0) == BATCH - 1
 
 
+def test_most_of_the_first_picks_divide_the_work_as_none_that_was_tried() -> None:
+    assert sum(tile > 15 for tile in tiles_after_sixteen(TILED, BATCH)) == 3
+
+    divided = replace(TILED, partition=("tile", "s5"))  # no switch 5 was on so far
+    strategy = Surrogate(divided, seed=0)
+    for tile in range(20):
+        genome = divided.genome({"tile": tile})
+        strategy.tell(Proposal(genome), evaluated(genome, 30.0 + tile))
+
+    assert sum(strategy.ask().genome.as_dict()["s5"] for _ in range(BATCH)) >= 3
+
+
+def test_a_division_of_the_work_that_was_too_slow_for_a_proof_keeps_neighbours_on_offer() -> None:
+    strategy = Surrogate(replace(TILED, partition=("tile",)), seed=0)
+    for tile in range(20):
+        genome = TILED.genome({"tile": tile})
+        known = evaluated(genome, 30.0 + tile)
+        slow = replace(known, status=Status.SCREENED, basis=Basis.MEASURED)
+        strategy.tell(Proposal(genome), slow if tile in (1, 2, 3) else known)
+
+    strategy.ask()  # tile by tile all have been tried: what is left are other switches
+    offered = {parent for pick in (strategy.ask() for _ in range(30)) for parent in pick.parents}
+
+    assert offered & {TILED.genome({"tile": tile}).id for tile in (1, 2, 3)}
+
+
+@pytest.mark.usefixtures("past_the_first_outcomes")
 def test_where_valid_genomes_are_rare_a_random_genome_is_a_walk_from_one_that_was_told() -> None:
     def is_smooth(values: Values) -> bool:
         steps = [values[f"p{at}"] - values[f"p{at + 1}"] for at in range(7)]
