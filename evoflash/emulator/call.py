@@ -169,8 +169,8 @@ _MOST_BEFORE = 16  # arrays that a kernel before a call uses
 _BEFORE = """\
 #include "ef.h"
 
-// What lies there is written once more, or read: 16 bytes at a time, as kernels do, and two at a time what is in
-// front of these and behind them. Nothing is there for most.
+// What lies there is written once more, or read: 16 bytes at a time, as kernels do, and two at a time what is
+// in front of these and behind them. Nothing is there for most.
 template <class T>
 EF_DEV void use_all(ef::u16* at, int begin, int end, int writes) {{
   constexpr int many = sizeof(T) / sizeof(ef::u16);
