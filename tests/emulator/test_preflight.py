@@ -7,13 +7,14 @@ import pytest
 from tables import data, table_of_cases
 
 from evoflash.emulator.call import _strided_layout
-from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s, emulate, preflight
+from evoflash.emulator.preflight import CPU_LIMIT_S, check_finalist, cpu_limit_s, emulate, preflight
 from evoflash.kernels import gxx
 from evoflash.kernels.family import families_for, load_family
 from evoflash.kernels.renderer import render
 from evoflash.launch import LaunchConfig
 from evoflash.operation import Loop, operation_of
 from evoflash.operations.attention import inputs
+from evoflash.operations.attention.check_shapes import hidden_workloads
 from evoflash.operations.attention.preflight_runs import drawn_runs, finalist_runs, preflight_runs
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.specs import load_gpu
@@ -160,6 +161,38 @@ def test_a_finalist_of_a_cluster_that_divides_a_tile_ends_in_each_block_of_it():
     assert {length // 64 for length in ragged if length % 64 == 1} >= set(range(2, 32))
     assert max(ragged) <= 2 * 16 * 64
     assert len(runs) < 200
+
+
+def test_a_gpu_sees_in_hidden_shapes_what_finalists_there_are_not_emulated_on():
+    for key in KEYS:
+        runs = finalist_runs(key, LOOPS[0], seed=1)
+        hidden = hidden_workloads([key], seed=1)
+        left = [run.workload for run in runs if run.is_left_to_gpu]
+
+        assert left
+        for shape in left:
+            assert any(
+                other.batch >= shape.batch and other.heads * other.seq_q >= shape.heads * shape.seq_q
+                for other in hidden
+            )
+
+
+def test_more_batches_than_8_bits_count_are_emulated_where_no_gpu_sees_them():
+    key = KEYS[0]
+    candidate = render(FAMILY.space((key,), GPU).genome({}), key, GPU)
+    before, after = "batch = blockIdx.z", "batch = int(blockIdx.z) % 256"
+    assert before in candidate.source
+    wrong = replace(candidate, source=candidate.source.replace(before, after))
+    runs = finalist_runs(key, FAMILY.loop(FAMILY.names(candidate.genome.as_dict(), key, GPU)), seed=1)
+    last = [run.workload.batch > 256 for run in reversed(runs)].index(True)
+    assert last < 2
+
+    def complaint(number, *, has_gpu):
+        part = number, len(runs)
+        return check_finalist(wrong, FAMILY, GPU, seed=1, part=part, has_gpu=has_gpu).complaint
+
+    assert "b=257" in complaint(last, has_gpu=False)
+    assert complaint(last, has_gpu=True) == ""
 
 
 def test_the_time_limit_goes_by_the_work():
