@@ -14,8 +14,8 @@ from evoflash.operations.attention.workload import AttentionKey, AttentionWorklo
 # batches and key/value heads. References cost the product, and the test inputs are many.
 _HIDDEN = ((300, 300, 3, 3), (400, 700, 2, 3), (60, 3000, 1, 2), (1500, 90, 1, 3), (1, 5000, 3, 1))
 # More query rows, over all heads, than 16 bits count, and one key; and more batches than 8 bits count. In the
-# emulator kernels whose blocks have few rows, and clusters, take up to half a minute for them, on a GPU no
-# time: where there is one, it alone has them (EmulatedRun.is_left_to_gpu).
+# emulator kernels whose blocks have few rows, and large clusters, take up to half a minute for them, on a GPU
+# no time: where there is one, it alone has them then (EmulatedRun.is_left_to_gpu).
 MANY_ROWS, MANY_ROWS_HEADS, MANY_BATCHES = 4100, 16, 257
 # (seq_q, seq_kv), cheapest first; the same for every genome, so that references are computed once a run.
 # The last one fills every ring of the families' deepest pipelines twice, with a tail.

@@ -47,6 +47,9 @@ _MOST_ROWS = 1280  # of a drawn shape's blocks
 _LONG, _MANY_KEYS, _MANY_STEPS = 6529, (1 << 16, 1 << 15), 1 << 8
 _MOST_COST, _MOST_LONG_COST = 30 * _MUCH, 60 * _MUCH  # of a finalist's run, of one that shows a small number
 _MOST_TALL_COST = 900 * _MUCH  # of many rows
+# Of many rows and of many batches, from where on they are left to a GPU: blocks of a large cluster take
+# milliseconds each, whatever they compute.
+_DEAR_COST, _DEAR_BLOCKS = 300 * _MUCH, 2000
 _MANY_HEADS = 32
 _TAILS, _DRAWN_TAILS = 16, 4  # keys that kernels take at a time, and remainders that a candidate meets
 _DRAWN = 3  # of what the drawn shape's generator differs from others of the seed
@@ -464,12 +467,18 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
         if cut.cost_of(shape) <= _MOST_COST
     )
     long = (EmulatedRun(shape, name, "eager", "fifo") for shape, name in _longest(cut))
-    tall = cut.workload(MANY_ROWS, 1, heads=-(-MANY_ROWS_HEADS // loop.pack))
-    many = [cut.workload(1, 1, batch=MANY_BATCHES)]
-    if cut.cost_of(tall) <= _MOST_TALL_COST:
-        many.append(tall)
-    large = (EmulatedRun(shape, "normal", "eager", "fifo", is_left_to_gpu=True) for shape in many)
-    return *tails, *dear, *long, *large
+    return *tails, *dear, *long, *_many_runs(cut)
+
+
+def _many_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """More batches, and more rows in all, than small numbers count."""
+    batches = cut.workload(1, 1, batch=MANY_BATCHES)
+    is_dear = MANY_BATCHES * cut.parts > _DEAR_BLOCKS
+    yield EmulatedRun(batches, "normal", "eager", "fifo", is_left_to_gpu=is_dear)
+    tall = cut.workload(MANY_ROWS, 1, heads=-(-MANY_ROWS_HEADS // cut.loop.pack))
+    if (cost := cut.cost_of(tall)) <= _MOST_TALL_COST:
+        is_dear = cost > _DEAR_COST
+        yield EmulatedRun(tall, "normal", "eager", "fifo", is_left_to_gpu=is_dear)
 
 
 def _longest(cut: _Cut) -> Iterator[tuple[AttentionWorkload, str]]:
