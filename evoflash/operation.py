@@ -124,6 +124,8 @@ class EmulatedRun:
     # Called three times in one memory, if there is a workspace: on other inputs, and on the first again.
     is_repeated: bool = False
     is_brief: bool = False  # one of many alike, whose verdict is kept only if it complains
+    # Dear, and there for numbers that few bits do not count: a finalist's hidden shapes on a GPU have them.
+    is_left_to_gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)

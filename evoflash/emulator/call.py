@@ -169,12 +169,24 @@ _MOST_BEFORE = 16  # arrays that a kernel before a call uses
 _BEFORE = """\
 #include "ef.h"
 
-// Two bytes at a time: what lies there is written once more, or read; nothing is there for most.
-EF_DEV void use(ef::u16* at, int count, int writes) {{
-  for (int i = threadIdx.x; i < count; i += 32) {{
-    const ef::u16 value = ef::ldg(at + i);
-    if (writes) ef::stg(at + i, value);
+// What lies there is written once more, or read: 16 bytes at a time, as kernels do, and two at a time what is
+// in front of these and behind them. Nothing is there for most.
+template <class T>
+EF_DEV void use_all(ef::u16* at, int begin, int end, int writes) {{
+  constexpr int many = sizeof(T) / sizeof(ef::u16);
+  for (int i = begin + many * threadIdx.x; i < end; i += 32 * many) {{
+    T* const place = (T*)(at + i);
+    const T value = ef::ldg(place);
+    if (writes) ef::stg(place, value);
   }}
+}}
+
+EF_DEV void use(ef::u16* at, int count, int writes) {{
+  const int in_front = (int)((0 - (unsigned long long)at) % 16 / 2);
+  const int begin = in_front < count ? in_front : count, end = begin + (count - begin) / 8 * 8;
+  use_all<ef::u16>(at, 0, begin, writes);
+  use_all<ef::u32x4>(at, begin, end, writes);
+  use_all<ef::u16>(at, end, count, writes);
 }}
 
 extern "C" __global__ void kernel_before({parameters}) {{

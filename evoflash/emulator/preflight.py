@@ -85,9 +85,11 @@ def check_finalist(
     seed: int,
     part: tuple[int, int] = (0, 1),
     registers: int = 0,
+    has_gpu: bool = False,
 ) -> Preflight:
     """What the best kernels are emulated on besides, which takes long; of an operation without such runs
-    nothing. `part`: the n-th of so many parts, for as many processes.
+    nothing. `part`: the n-th of so many parts, for as many processes. `has_gpu`: a GPU sees the kernel on
+    hidden shapes, and what is there for their sizes alone is left to it.
     """
     key, operation = candidate.compile_key, operation_of(candidate.compile_key)
     if operation.finalist_runs is None:
@@ -95,8 +97,9 @@ def check_finalist(
     loop = family.loop(family.names(candidate.genome.as_dict(), key, gpu))
     runs = operation.finalist_runs(key, loop, seed=seed)
     number, parts = part
+    wanted = [(seed + at, run) for at, run in enumerate(runs) if not (has_gpu and run.is_left_to_gpu)]
     # From the end, where the longest are: a process that came to one last would be waited for.
-    wanted = [(seed + at, run) for at, run in enumerate(runs)][::-1][number::parts]
+    wanted = wanted[::-1][number::parts]
     return _carry_out(wanted, candidate, family, gpu, registers=registers, forgives_time=True)[0]
 
 

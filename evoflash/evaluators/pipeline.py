@@ -269,7 +269,11 @@ class PreparingEvaluator(ABC, Generic[T]):
         return FinalistProof(
             tuple(
                 self._pool.submit(
-                    failure_as_finalist, *arguments, (number, parts), timeout_s=FINALIST_LIMIT_S
+                    failure_as_finalist,
+                    *arguments,
+                    (number, parts),
+                    self.basis is Basis.MEASURED,
+                    timeout_s=FINALIST_LIMIT_S,
                 )
                 for number in range(parts)
             )

@@ -102,16 +102,18 @@ def with_preflight(
 
 
 def failure_as_finalist(
-    genome: Genome, problem: Problem, gpu: GpuSpec, seed: int, part: tuple[int, int]
+    genome: Genome, problem: Problem, gpu: GpuSpec, seed: int, part: tuple[int, int], has_gpu: bool
 ) -> PreparationFailure | None:
     """Why a genome that came through its pre-flight is wrong all the same, by what only the best ones are
-    emulated on; `part`: the n-th of so many parts of that.
+    emulated on; `part`: the n-th of so many parts of that; `has_gpu`: a GPU sees it on hidden shapes.
     """
     family = load_family(genome.family)
     for key in problem.compile_keys(gpu.arch):
         candidate = render(genome, key, gpu)
         registers = compile_candidate(candidate).registers
-        found = check_finalist(candidate, family, gpu, seed=seed, part=part, registers=registers)
+        found = check_finalist(
+            candidate, family, gpu, seed=seed, part=part, registers=registers, has_gpu=has_gpu
+        )
         if found.complaint:
             return PreparationFailure(found.status, Rung.PREFLIGHT, found.complaint)
     return None

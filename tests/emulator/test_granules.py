@@ -1,4 +1,4 @@
-"""Shared memory's shadow keeps 16 bytes in one record while it can: accesses of all sizes are told apart."""
+"""What happened to 16 bytes is kept in one record while that can be: accesses of all sizes are told apart."""
 
 import re
 from typing import Any
@@ -12,32 +12,44 @@ from evoflash.emulator.launch import EmulatorReport, Memory, run_launch
 from evoflash.kernels.gxx import build
 from evoflash.launch import LaunchConfig
 
-TEXT = (KERNELS / "granules.cu").read_text()
+TEXTS = {name: (KERNELS / f"{name}.cu").read_text() for name in ("granules", "global_granules")}
+SET_BYTES = 132  # of the workspace
 
 
-def reports(case: int, **choices: Any) -> tuple[EmulatorReport, ...]:
+def reports(name: str, case: int, **choices: Any) -> tuple[EmulatorReport, ...]:
     with Memory() as memory:
         out = memory.array("out", (64,), np.uint32, writable=True)
-        library = build(f"#define CASE {case}\n#line 1\n{TEXT}", name="granules")
-        launch = LaunchConfig("granules", (1, 1, 1), (64, 1, 1), 1024)
-        return run_launch(library, launch, [np.uint64(out.ctypes.data)], **choices).reports
+        given = [np.uint64(out.ctypes.data)]
+        if name == "global_granules":
+            unset = {"unset": True, "set_bytes": SET_BYTES}
+            workspace = memory.array("workspace", (256,), np.uint8, writable=True, **unset)
+            given.append(np.uint64(workspace.ctypes.data))
+        library = build(f"#define CASE {case}\n#line 1\n{TEXTS[name]}", name=name)
+        launch = LaunchConfig(name, (1, 1, 1), (64, 1, 1), 1024)
+        return run_launch(library, launch, given, **choices).reports
 
 
-def findings(case: int, **choices: Any) -> set[tuple[str, int]]:
-    """Kinds, and the offsets in shared memory that their messages name."""
+def findings(name: str, case: int, **choices: Any) -> set[tuple[str, int]]:
+    """Kinds, and the offsets in memory that their messages name."""
     found = set()
-    for report in reports(case, **choices):
-        offset = re.search(r"shared offset (\d+)", report.message)
+    for report in reports(name, case, **choices):
+        offset = re.search(r"(?:shared offset|of byte) (\d+)", report.message)
         assert offset
         found.add((report.kind, int(offset.group(1))))
     return found
 
 
 @pytest.mark.parametrize("schedule", ["fifo", "random"])
-def test_small_and_large_accesses_in_turns_are_right(schedule: Any) -> None:
-    assert reports(0, schedule=schedule) == ()
+@pytest.mark.parametrize(("name", "case"), [("granules", 0), ("global_granules", 0), ("global_granules", 10)])
+def test_small_and_large_accesses_in_turns_are_right(name: str, case: int, schedule: Any) -> None:
+    assert reports(name, case, schedule=schedule) == ()
 
 
 @table_of_cases()
-def test_a_fault_is_found_where_it_is(case: int, kind: str, offset: int) -> None:
-    assert findings(case, schedule="fifo", delivery="lazy") == {(kind, offset)}
+def test_a_fault_in_shared_memory_is_found_where_it_is(case: int, kind: str, offset: int) -> None:
+    assert findings("granules", case, schedule="fifo", delivery="lazy") == {(kind, offset)}
+
+
+@table_of_cases()
+def test_a_fault_in_global_memory_is_found_where_it_is(case: int, kind: str, offset: int) -> None:
+    assert findings("global_granules", case, schedule="fifo", delivery="lazy") == {(kind, offset)}

@@ -7,13 +7,14 @@ import pytest
 from tables import data, table_of_cases
 
 from evoflash.emulator.call import _strided_layout
-from evoflash.emulator.preflight import CPU_LIMIT_S, cpu_limit_s, emulate, preflight
+from evoflash.emulator.preflight import CPU_LIMIT_S, check_finalist, cpu_limit_s, emulate, preflight
 from evoflash.kernels import gxx
 from evoflash.kernels.family import families_for, load_family
 from evoflash.kernels.renderer import render
 from evoflash.launch import LaunchConfig
 from evoflash.operation import Loop, operation_of
 from evoflash.operations.attention import inputs
+from evoflash.operations.attention.check_shapes import hidden_workloads
 from evoflash.operations.attention.preflight_runs import drawn_runs, finalist_runs, preflight_runs
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
 from evoflash.specs import load_gpu
@@ -160,6 +161,60 @@ def test_a_finalist_of_a_cluster_that_divides_a_tile_ends_in_each_block_of_it():
     assert {length // 64 for length in ragged if length % 64 == 1} >= set(range(2, 32))
     assert max(ragged) <= 2 * 16 * 64
     assert len(runs) < 200
+
+
+DECODES = [
+    Loop(rows=4, keys=64, stages=2, splits=1, pack=4, cluster=team, shares=1, most_ctas=132, emulation_cost=8)
+    for team in (1, 2, 8, 16)
+]
+
+
+@pytest.mark.parametrize("loop", DECODES, ids=lambda loop: f"clusters of {loop.cluster}")
+def test_a_gpu_sees_in_hidden_shapes_what_is_too_dear_for_a_finalist_of_a_decode_family(loop):
+    key = KEYS[2]
+    hidden = hidden_workloads([key], seed=1)
+    left = [run.workload for run in finalist_runs(key, loop, seed=1) if run.is_left_to_gpu]
+
+    assert left
+    for shape in left:
+        assert any(
+            other.batch >= shape.batch and other.heads * other.seq_q >= shape.heads * shape.seq_q
+            for other in hidden
+        )
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: f"{loop.rows}x{loop.keys}")
+def test_blocks_of_many_rows_leave_nothing_to_a_gpu(loop):
+    assert not any(run.is_left_to_gpu for run in finalist_runs(KEYS[0], loop, seed=1))
+
+
+def test_a_finalist_of_large_clusters_is_not_emulated_on_what_a_gpu_sees():
+    gpu = load_gpu("h100")
+    key, family = replace(KEYS[2], causal=False, arch=gpu.arch), load_family("decode_dense")
+    candidate = render(family.space((key,), gpu).genome({"team": 16}), key, gpu)
+    loop = family.loop(family.names(candidate.genome.as_dict(), key, gpu))
+    runs = finalist_runs(key, loop, seed=1)
+    assert runs[-1].is_left_to_gpu
+    last = next(run for run in reversed(runs) if not run.is_left_to_gpu)
+
+    found = check_finalist(candidate, family, gpu, seed=1, part=(0, len(runs)), has_gpu=True)
+
+    assert [verdict.workload for verdict in found.verdicts] == [str(last.workload)]
+
+
+@pytest.mark.parametrize("has_gpu", [False, True])
+def test_a_finalist_meets_more_batches_than_8_bits_count(has_gpu):
+    key = KEYS[0]
+    candidate = render(FAMILY.space((key,), GPU).genome({}), key, GPU)
+    before, after = "batch = blockIdx.z", "batch = int(blockIdx.z) % 256"
+    assert before in candidate.source
+    wrong = replace(candidate, source=candidate.source.replace(before, after))
+    runs = finalist_runs(key, FAMILY.loop(FAMILY.names(candidate.genome.as_dict(), key, GPU)), seed=1)
+    number = [run.workload.batch > 256 for run in reversed(runs)].index(True)
+
+    found = check_finalist(wrong, FAMILY, GPU, seed=1, part=(number, len(runs)), has_gpu=has_gpu)
+
+    assert "b=257" in found.complaint
 
 
 def test_the_time_limit_goes_by_the_work():

@@ -33,32 +33,22 @@ Released& released_at(const void* address, bool lasts) {
   return found;
 }
 
-void merge(std::vector<u32>& mine, const std::vector<u32>& theirs) {
-  mine.resize(std::max(mine.size(), theirs.size()), 0);
-  for (size_t i = 0; i < theirs.size(); ++i) mine[i] = std::max(mine[i], theirs[i]);
-}
-
-void merge(Knowledge& into, const Knowledge& from) {
-  merge(into.known, from.known);
-  for (Space space : kSpaces) merge(into.fenced(space), from.fenced(space));
-}
-
 // The running thread has read what stands at the address: it knows what was released there, now if it acquires,
 // else from its next fence on.
 void observe(Released& at, bool acquires) {
   Knowledge heard = at.here;
   if (!at.before.empty()) {
     if (at.agent < 0) at.agent = add_past(at.before);
-    group.clocks.learn(heard, group.clocks.now(at.agent));
+    heard.known.learn(group.clocks.now(at.agent));
   }
   if (acquires)
     group.clocks.acquire(self->id, heard);
   else
-    merge(self->seen, heard);
+    self->seen.join(heard);
 }
 
 void publish(Released& at, bool releases) {
-  merge(at.here, self->fenced);
+  at.here.join(self->fenced);
   if (releases) group.clocks.release(self->id, at.here);
 }
 

@@ -25,14 +25,45 @@ inline Epoch epoch_of(u32 agent, u32 clock) { return agent << kClockBits | clock
 enum class Space : u32 { shared, global };
 constexpr Space kSpaces[] = {Space::shared, Space::global};
 
+// Clocks lie in parts of so many agents. A part has a stamp: where two stamps are equal, so are the clocks. Much of
+// what a thread of a cluster hears it knows already: of other blocks, at each barrier of its own. Joins leave that out.
+constexpr size_t kPartAgents = 64;
+using Stamp = u64;
+constexpr Stamp kZeros = 0;  // of a part of which nothing is known
+inline size_t parts_of(size_t agents) { return (agents + kPartAgents - 1) / kPartAgents; }
+
+// The latest clock of each agent that is known.
+class Known {
+ public:
+  bool empty() const { return clocks_.empty(); }
+  size_t size() const { return clocks_.size(); }  // whole parts; clocks are 0 where there are no agents yet
+  u32 operator[](size_t agent) const { return clocks_[agent]; }
+  const u32* clocks() const { return clocks_.data(); }
+  const Stamp* stamps() const { return stamps_.data(); }
+  void clear();
+  void join(const Known& from) { join(from.clocks(), from.stamps(), parts_of(from.size())); }
+  void join(const u32* clocks, const Stamp* stamps, size_t parts);
+  void learn(Epoch epoch);
+
+ private:
+  void make_room(size_t parts);
+
+  std::vector<u32> clocks_;
+  std::vector<Stamp> stamps_, covered_;  // covered: the last one that had nothing new, which many come with
+};
+
 // What has been made known at a barrier: the latest clock of each agent, and for each space the latest whose
 // generic writes were fenced for the async proxy.
 struct Knowledge {
-  std::vector<u32> known, fenced_of[2];
+  Known known, fenced_of[2];
 
   bool empty() const { return known.empty(); }
-  std::vector<u32>& fenced(Space space) { return fenced_of[static_cast<u32>(space)]; }
-  const std::vector<u32>& fenced(Space space) const { return fenced_of[static_cast<u32>(space)]; }
+  Known& fenced(Space space) { return fenced_of[static_cast<u32>(space)]; }
+  const Known& fenced(Space space) const { return fenced_of[static_cast<u32>(space)]; }
+  void join(const Knowledge& from) {
+    known.join(from.known);
+    for (Space space : kSpaces) fenced(space).join(from.fenced(space));
+  }
   void clear() {
     known.clear();
     for (Space space : kSpaces) fenced(space).clear();
@@ -54,7 +85,7 @@ class Crowd {
 
  private:
   int first_ = 0, count_ = 0;
-  Knowledge least_;
+  std::vector<u32> known_, fenced_;  // the least of any
 };
 
 // Who touches memory, when, and what it knows then. An access through the async proxy has `fenced` as well.
@@ -97,9 +128,8 @@ class Clocks {
   void acquire(int agent, const Knowledge& from);
   // What the agent does from now on is news to everybody.
   void tick(int agent);
-  // The agent hears of one epoch; or adds one to what is made known elsewhere.
+  // The agent hears of one epoch.
   void learn(int agent, Epoch epoch);
-  void learn(Knowledge& knowledge, Epoch epoch) const;
   // fence.proxy.async: generic writes to the space that the agent knows of are visible to async accesses ordered
   // after this; what it writes from now on is not.
   void fence_proxies(int agent, Space space);
@@ -108,19 +138,36 @@ class Clocks {
   const u32* fenced(int agent) const { return fenced_row(agent, Space::shared); }
 
  private:
-  u32* row(int agent) { return &known_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
-  const u32* row(int agent) const { return &known_[static_cast<size_t>(agent) * static_cast<size_t>(stride_)]; }
+  // A row for each agent, of what it knows of everyone.
+  struct Rows {
+    std::vector<u32> clocks;
+    std::vector<Stamp> stamps;
+    size_t stride = 0;
+
+    bool empty() const { return clocks.empty(); }
+    u32* row(int agent) { return &clocks[static_cast<size_t>(agent) * stride]; }
+    const u32* row(int agent) const { return &clocks[static_cast<size_t>(agent) * stride]; }
+    Stamp* stamps_of(int agent) { return &stamps[static_cast<size_t>(agent) * parts_of(stride)]; }
+    const Stamp* stamps_of(int agent) const { return &stamps[static_cast<size_t>(agent) * parts_of(stride)]; }
+    void reset(size_t agents);
+    void widen(size_t agents);
+    void join(int agent, const u32* clocks, const Stamp* stamps, size_t parts);
+    void set(int agent, u32 of, u32 clock);
+  };
+
+  const u32* row(int agent) const { return known_.row(agent); }
   const u32* fenced_row(int agent, Space space) const {
-    const std::vector<u32>& rows = fenced_[static_cast<u32>(space)];
-    return rows.empty() ? unfenced_.data() : &rows[static_cast<size_t>(agent) * static_cast<size_t>(stride_)];
+    const Rows& rows = fenced_[static_cast<u32>(space)];
+    return rows.empty() ? unfenced_.data() : rows.row(agent);
   }
-  u32* fenced_row(int agent, Space space);
+  Rows& fenced_rows(Space space);
+  size_t parts() const { return parts_of(static_cast<size_t>(agents_)); }
   void widen();
 
-  int threads_ = 0, agents_ = 0, stride_ = 0;
-  std::vector<u32> known_;       // stride x stride: row a is what a knows of everyone
-  std::vector<u32> fenced_[2];   // the same by space; empty until somebody has fenced,
-  std::vector<u32> unfenced_;    // and this, of zeros, is everyone's row
+  int threads_ = 0, agents_ = 0;
+  Rows known_;
+  Rows fenced_[2];             // by space; empty until somebody has fenced,
+  std::vector<u32> unfenced_;  // and this, of zeros, is everyone's row
   std::vector<std::string> names_;
 };
 

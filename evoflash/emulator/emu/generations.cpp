@@ -33,7 +33,7 @@ u32 launch_begin() {
 bool knows(const Past& past, Moment moment) {
   const auto known = past.find(moment.generation);
   if (known == past.end()) return false;
-  const std::vector<u32>& clocks = known->second.known;
+  const Known& clocks = known->second.known;
   return agent_of(moment.epoch) < clocks.size() && clocks[agent_of(moment.epoch)] >= clock_of(moment.epoch);
 }
 
@@ -53,12 +53,7 @@ bool wait_covers(Moment moment) {
 }
 
 void join(Past& into, const Past& from) {
-  for (const auto& [at, knowledge] : from) {
-    Knowledge& mine = into[at];
-    mine.known.resize(std::max(mine.known.size(), knowledge.known.size()), 0);
-    for (size_t i = 0; i < knowledge.known.size(); ++i)
-      mine.known[i] = std::max(mine.known[i], knowledge.known[i]);
-  }
+  for (const auto& [at, knowledge] : from) into[at].known.join(knowledge.known);
 }
 
 }  // namespace

@@ -67,14 +67,13 @@ void* new_pages(size_t bytes, uintptr_t wanted) {
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
-using Note = void (History::*)(size_t first, size_t end, const Actor& actor, int line);
+using Note = void (History::*)(u64 offset, u64 bytes, const Actor& actor, int line);
 
 // Tells the History of the buffer, if it is one that kernels may write.
 void note_access(Note note, const void* address, u32 bytes, const Actor& actor, int line) {
   Buffer* buffer = find_buffer(number_of(address), bytes);
   if (!buffer || !buffer->history) return;
-  const History::Granules at = buffer->history->granules(number_of(address) - buffer->begin, bytes);
-  ((*buffer->history).*note)(at.first, at.end, actor, line);
+  ((*buffer->history).*note)(number_of(address) - buffer->begin, bytes, actor, line);
 }
 
 alignas(16) u8 global_scratch[16];  // where faulty accesses end

@@ -42,49 +42,116 @@ const char* cure(Moment moment, const Actor& actor) {
 }  // namespace
 
 History::History(std::string name, u64 bytes, bool scratch, u64 set_bytes)
-    : name_(std::move(name)), scratch_(scratch), set_bytes_(set_bytes), bytes_(bytes), cells_(bytes / 2 + 1) {}
-
-History::Granules History::granules(u64 offset, u64 bytes) {
-  constexpr u64 kMostSingleBytes = 64 << 20;  // of larger buffers neighbouring bytes stay one
-  if ((offset | bytes) % 2 && granule_bytes_ == 2 && bytes_ <= kMostSingleBytes) make_single_bytes();
-  return {offset / granule_bytes_, (offset + bytes + granule_bytes_ - 1) / granule_bytes_};
+    : name_(std::move(name)), scratch_(scratch), set_bytes_(set_bytes), bytes_(bytes), pieces_(bytes / kPieceBytes + 1) {
+  if (set_bytes % kPieceBytes == 0) return;
+  make_granules_fit(set_bytes, 0);
+  split(pieces_[set_bytes / kPieceBytes]);  // one part of it holds something
 }
 
-void History::make_single_bytes() {
-  SparseArray<Cell> single(bytes_ + 1);
-  for (u64 byte = 0; byte < bytes_; ++byte) {
-    const Cell& pair = cells_[byte / 2];
-    if (!pair.written && pair.list == 0 && pair.reader[0].generation == 0) continue;
-    single[byte] = pair;
-    if (byte % 2 == 0 || pair.list == 0) continue;
-    const std::vector<Event> events = lists_[pair.list - 1];
-    lists_.push_back(events);
-    single[byte].list = static_cast<u32>(lists_.size());
+template <class Work>
+void History::for_cells(u64 offset, u64 bytes, Work work) {
+  make_granules_fit(offset, bytes);
+  const u64 end = offset + bytes;
+  for (u64 at = offset, next; at < end; at = next) {
+    const u64 first = at / kPieceBytes * kPieceBytes;
+    next = std::min(first + kPieceBytes, end);
+    Piece& piece = pieces_[first / kPieceBytes];
+    offset_ = at;
+    if (!piece.split && next - at == kPieceBytes) {
+      work(piece.all);
+      continue;
+    }
+    if (!piece.split) split(piece);
+    Cell* cells = cells_of(piece);
+    for (u64 i = (at - first) / granule_bytes_; i <= (next - 1 - first) / granule_bytes_; ++i) {
+      offset_ = first + granule_bytes_ * i;
+      work(cells[i]);
+    }
   }
-  cells_.swap(single);
-  granule_bytes_ = 1;
 }
 
-std::vector<History::Event>& History::events(Cell& cell) {
-  if (cell.list == 0) {
+// Whoever writes neighbouring bytes is no race, so that no two of them may share a cell, but in a large buffer.
+void History::make_granules_fit(u64 offset, u64 bytes) {
+  constexpr u64 kMostSingleBytes = 64 << 20;
+  const u64 before = granule_bytes_, least = bytes_ <= kMostSingleBytes ? 1 : 2;
+  while (granule_bytes_ > least && (offset | bytes) % granule_bytes_) granule_bytes_ /= 2;
+  const u64 parts = before / granule_bytes_;
+  if (parts == 1 || splits_.empty()) return;
+  std::vector<Cell> finer(splits_.size() * parts);
+  for (u64 i = 0; i < finer.size(); ++i) finer[i] = i % parts ? copy_of(splits_[i / parts]) : splits_[i / parts];
+  splits_.swap(finer);
+}
+
+void History::split(Piece& piece) {
+  if (free_splits_.empty()) {
+    free_splits_.push_back(static_cast<u32>(splits_.size() / granules() + 1));
+    splits_.resize(splits_.size() + granules());
+  }
+  piece.split = free_splits_.back();
+  free_splits_.pop_back();
+  Cell* cells = cells_of(piece);
+  cells[0] = piece.all;
+  for (u64 i = 1; i < granules(); ++i) cells[i] = copy_of(piece.all);
+}
+
+History::Cell History::copy_of(const Cell& cell) {
+  Cell copy = cell;
+  if (cell.list == 0) return copy;
+  copy.list = new_list();
+  lists_[copy.list - 1] = Events(lists_[cell.list - 1]);
+  return copy;
+}
+
+// After a plain write to the whole piece there has been no other access.
+void History::merge(Piece& piece) {
+  Cell* cells = cells_of(piece);
+  for (u64 i = 1; i < granules(); ++i)
+    if (cells[i].list) free_lists_.push_back(cells[i].list);
+  free_splits_.push_back(piece.split);
+  piece = {cells[0], 0};
+  std::fill_n(cells, granules(), Cell{});
+}
+
+u32 History::new_list() {
+  if (free_lists_.empty()) {
     lists_.emplace_back();
-    cell.list = static_cast<u32>(lists_.size());
+    return static_cast<u32>(lists_.size());
   }
-  std::vector<Event>& all = lists_[cell.list - 1];
+  const u32 list = free_lists_.back();
+  free_lists_.pop_back();
+  return list;
+}
+
+History::Events& History::events(Cell& cell) {
+  if (cell.list == 0) cell.list = new_list();
+  Events& all = lists_[cell.list - 1];
   const auto is_settled = [](const Event& event) { return settled(event.moment); };
-  if (!all.empty() && is_settled(all.front())) all.erase(std::remove_if(all.begin(), all.end(), is_settled), all.end());
+  for (std::vector<Event>* some : {&all.reads, &all.strong})
+    if (!some->empty() && is_settled(some->front()))
+      some->erase(std::remove_if(some->begin(), some->end(), is_settled), some->end());
   return all;
 }
 
-// In the order of their times: the latest of each agent and kind.
-void History::note_event(Cell& cell, Kind kind, const Actor& actor, int line) {
-  std::vector<Event>& all = events(cell);
+void History::note_strong(Cell& cell, Kind kind, const Actor& actor, int line) {
+  std::vector<Event>& all = events(cell).strong;
   const Event mine{moment_of(actor), static_cast<u16>(line), kind};
   const auto before = std::find_if(all.begin(), all.end(), [&](const Event& event) {
     return event.kind == kind && same_agent(event.moment, mine.moment);
   });
   if (before != all.end()) all.erase(before);
   all.push_back(mine);
+}
+
+// From the end: who has read something reads it again before many others do.
+void History::note_listed_read(Cell& cell, const Actor& actor, int line) {
+  std::vector<Event>& all = events(cell).reads;
+  const Event mine{moment_of(actor), static_cast<u16>(line), Kind::read};
+  const auto before = std::find_if(all.rbegin(), all.rend(),
+                                   [&](const Event& event) { return same_agent(event.moment, mine.moment); });
+  if (before == all.rend())
+    all.push_back(mine);
+  else
+    *before = mine;
 }
 
 void History::note_read(Cell& cell, const Actor& actor, int line) {
@@ -97,23 +164,22 @@ void History::note_read(Cell& cell, const Actor& actor, int line) {
       cell.reader_line[i] = static_cast<u16>(line);
       return;
     }
-  note_event(cell, Kind::read, actor, line);
+  note_listed_read(cell, actor, line);
 }
 
-void History::check(const Cell& cell, const char* what, Moment before, int line_before, const char* did,
-                    const Actor& actor, int line) {
+void History::check(const char* what, Moment before, int line_before, const char* did, const Actor& actor, int line) {
   if (before.generation == 0 || ordered_after(before, actor)) return;
   report(before_launch(before) ? "missing-grid-wait" : "race-global", line, line_before, [&] {
-    return text("%s of byte %zu of buffer '%s' by %s is not ordered after the %s at line %d by %s; %s", what,
-                byte_of(cell), name_.c_str(), agent_name(agent_of(actor.now)).c_str(), did, line_before,
+    return text("%s of byte %llu of buffer '%s' by %s is not ordered after the %s at line %d by %s; %s", what,
+                offset_, name_.c_str(), agent_name(agent_of(actor.now)).c_str(), did, line_before,
                 name_of(before).c_str(), cure(before, actor));
   });
 }
 
 void History::check_written(const Cell& cell, const Actor& actor, int line) {
-  if (cell.written || byte_of(cell) < set_bytes_) return;
+  if (cell.written || offset_ < set_bytes_) return;
   report("uninit-global", line, 0, [&] {
-    return text("read of byte %zu of buffer '%s' by %s: no kernel ever wrote there", byte_of(cell), name_.c_str(),
+    return text("read of byte %llu of buffer '%s' by %s: no kernel ever wrote there", offset_, name_.c_str(),
                 agent_name(agent_of(actor.now)).c_str());
   });
 }
@@ -121,34 +187,33 @@ void History::check_written(const Cell& cell, const Actor& actor, int line) {
 void History::check_proxy(const Cell& cell, const char* what, const Actor& actor, int line) {
   if (!actor.fenced || !cell.generic || cell.write.generation != generation() || actor.sees(cell.write.epoch)) return;
   report("missing-proxy-fence", line, cell.write_line, [&] {
-    return text("asynchronous %s of byte %zu of buffer '%s' by %s: %s wrote it at line %d through the generic proxy, "
+    return text("asynchronous %s of byte %llu of buffer '%s' by %s: %s wrote it at line %d through the generic proxy, "
                 "and no fence_proxy_async_global stands between the write and the barrier after it",
-                what, byte_of(cell), name_.c_str(), agent_name(agent_of(actor.now)).c_str(),
+                what, offset_, name_.c_str(), agent_name(agent_of(actor.now)).c_str(),
                 name_of(cell.write).c_str(), cell.write_line);
   });
 }
 
 void History::check_readers(const Cell& cell, const char* what, const Actor& actor, int line) {
-  for (int i = 0; i < 2; ++i) check(cell, what, cell.reader[i], cell.reader_line[i], "read", actor, line);
+  for (int i = 0; i < 2; ++i) check(what, cell.reader[i], cell.reader_line[i], "read", actor, line);
 }
 
-void History::check_listed_readers(Cell& cell, const char* what, const Actor& actor, int line) {
+void History::check_listed_readers(const Cell& cell, const char* what, const Actor& actor, int line) {
   if (cell.list == 0) return;
-  for (const Event& event : lists_[cell.list - 1])
-    if (event.kind == Kind::read) check(cell, what, event.moment, event.line, "read", actor, line);
+  for (const Event& event : lists_[cell.list - 1].reads)
+    check(what, event.moment, event.line, "read", actor, line);
 }
 
 // A plain access after strong ones. Who is ordered after one that read the value is ordered after those whose
 // values it saw, fence or not.
-void History::check_strong(Cell& cell, const char* what, bool writes, const Actor& actor, int line) {
+void History::check_strong(const Cell& cell, const char* what, bool writes, const Actor& actor, int line) {
   if (cell.list == 0) return;
-  const std::vector<Event>& all = lists_[cell.list - 1];
+  const std::vector<Event>& all = lists_[cell.list - 1].strong;
   for (auto event = all.rbegin(); event != all.rend(); ++event) {
-    if (event->kind == Kind::read) continue;
     if (ordered_after(event->moment, actor) && event->kind != Kind::release_store) return;
     const bool wrote = event->kind != Kind::acquire_load;
     const char* did = !wrote ? "acquire load" : event->kind == Kind::atomic ? "atomic" : "release store";
-    if (writes || wrote) check(cell, what, event->moment, event->line, did, actor, line);
+    if (writes || wrote) check(what, event->moment, event->line, did, actor, line);
   }
 }
 
@@ -160,34 +225,32 @@ bool History::wrote_twice(Cell& cell, const Actor& actor, int line, bool is_plai
   if (scratch_ || before.generation == 0 || before_launch(before) || same_agent(before, moment_of(actor))) return false;
   if (cell.list != 0 && !events(cell).empty()) return false;
   report("double-write-global", line, cell.write_line, [&] {
-    return text("byte %zu of buffer '%s' is written by %s and was by %s", byte_of(cell), name_.c_str(),
+    return text("byte %llu of buffer '%s' is written by %s and was by %s", offset_, name_.c_str(),
                 agent_name(agent_of(actor.now)).c_str(), name_of(before).c_str());
   });
   return true;
 }
 
-void History::read(size_t first, size_t end, const Actor& actor, int line) {
-  for (size_t at = first; at < end; ++at) {
-    Cell& cell = cells_[at];
+void History::read(u64 offset, u64 bytes, const Actor& actor, int line) {
+  for_cells(offset, bytes, [&](Cell& cell) {
     check_written(cell, actor, line);
     check_write(cell, "read", actor, line);
     check_proxy(cell, "read", actor, line);
     check_strong(cell, "read", false, actor, line);
     note_read(cell, actor, line);
-  }
+  });
 }
 
-void History::write(size_t first, size_t end, const Actor& actor, int line) {
-  write_as(first, end, actor, line, false);
+void History::write(u64 offset, u64 bytes, const Actor& actor, int line) {
+  write_as(offset, bytes, actor, line, false);
 }
 
-void History::write_plain(size_t first, size_t end, const Actor& actor, int line) {
-  write_as(first, end, actor, line, true);
+void History::write_plain(u64 offset, u64 bytes, const Actor& actor, int line) {
+  write_as(offset, bytes, actor, line, true);
 }
 
-void History::write_as(size_t first, size_t end, const Actor& actor, int line, bool is_plain) {
-  for (size_t at = first; at < end; ++at) {
-    Cell& cell = cells_[at];
+void History::write_as(u64 offset, u64 bytes, const Actor& actor, int line, bool is_plain) {
+  for_cells(offset, bytes, [&](Cell& cell) {
     if (!wrote_twice(cell, actor, line, is_plain)) check_write(cell, "write", actor, line);
     check_proxy(cell, "write", actor, line);
     check_readers(cell, "write", actor, line);
@@ -199,16 +262,18 @@ void History::write_as(size_t first, size_t end, const Actor& actor, int line, b
     cell.generic = actor.fenced == nullptr;
     cell.reader[0] = cell.reader[1] = no_moment();
     if (cell.list != 0) lists_[cell.list - 1].clear();
-  }
+  });
+  const u64 end = offset + bytes;
+  for (u64 whole = (offset + kPieceBytes - 1) / kPieceBytes; (whole + 1) * kPieceBytes <= end; ++whole)
+    if (pieces_[whole].split) merge(pieces_[whole]);
 }
 
-void History::acquire(size_t first, size_t end, const Actor& actor, int line) {
-  for (size_t at = first; at < end; ++at) {
-    Cell& cell = cells_[at];
+void History::acquire(u64 offset, u64 bytes, const Actor& actor, int line) {
+  for_cells(offset, bytes, [&](Cell& cell) {
     check_written(cell, actor, line);
     check_write(cell, "acquire load", actor, line);
-    note_event(cell, Kind::acquire_load, actor, line);
-  }
+    note_strong(cell, Kind::acquire_load, actor, line);
+  });
 }
 
 void History::write_strong(Cell& cell, Kind kind, const char* what, const Actor& actor, int line) {
@@ -216,19 +281,20 @@ void History::write_strong(Cell& cell, Kind kind, const char* what, const Actor&
   check_proxy(cell, what, actor, line);
   check_readers(cell, what, actor, line);
   check_listed_readers(cell, what, actor, line);
-  note_event(cell, kind, actor, line);
+  note_strong(cell, kind, actor, line);
   cell.written = true;
 }
 
-void History::release(size_t first, size_t end, const Actor& actor, int line) {
-  for (size_t at = first; at < end; ++at) write_strong(cells_[at], Kind::release_store, "release store", actor, line);
+void History::release(u64 offset, u64 bytes, const Actor& actor, int line) {
+  for_cells(offset, bytes,
+            [&](Cell& cell) { write_strong(cell, Kind::release_store, "release store", actor, line); });
 }
 
-void History::change(size_t first, size_t end, const Actor& actor, int line) {
-  for (size_t at = first; at < end; ++at) {
-    check_written(cells_[at], actor, line);
-    write_strong(cells_[at], Kind::atomic, "atomic", actor, line);
-  }
+void History::change(u64 offset, u64 bytes, const Actor& actor, int line) {
+  for_cells(offset, bytes, [&](Cell& cell) {
+    check_written(cell, actor, line);
+    write_strong(cell, Kind::atomic, "atomic", actor, line);
+  });
 }
 
 }  // namespace efemu

@@ -256,14 +256,14 @@ int end_flight(Mbarrier& barrier, Epoch epoch) {
   const auto flight = std::find_if(barrier.flights.begin(), barrier.flights.end(),
                                    [epoch](const Flight& each) { return each.epoch == epoch; });
   if (flight == barrier.flights.end()) {  // of another agent, that does one thing after the other
-    group.clocks.learn(barrier.gathering, epoch);
+    barrier.gathering.known.learn(epoch);
     return barrier.line;
   }
   const int line = flight->line;
   learn_order(barrier.gathering, flight->order);  // what came before the copy was begun comes before it has landed
   barrier.flights.erase(flight);
   const Epoch next = barrier.flights.empty() ? group.clocks.now(barrier.agent) : barrier.flights.front().epoch;
-  group.clocks.learn(barrier.gathering, next - 1);
+  barrier.gathering.known.learn(next - 1);
   return line;
 }
 
@@ -323,7 +323,7 @@ void complete_arrival(Cta& home, u32 address, Epoch epoch, Epoch copies) {
   int line = 0;
   Mbarrier* barrier = barrier_of_landing(home, address, epoch, &line);
   if (!barrier) return;
-  group.clocks.learn(barrier->gathering, copies);
+  barrier->gathering.known.learn(copies);
   if (barrier->pending == 0) {
     report("mbarrier-overarrive", line, barrier->line, [&] {
       return text("the arrival of the copies before this is more than the phase waits for: %s",

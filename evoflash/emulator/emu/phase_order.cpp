@@ -101,7 +101,7 @@ void complete_phase(PhaseOrder& order, u64 phase, Knowledge& gathering) {
     });
   }
   order.looks.clear();
-  if (order.agent != kUnwatched) group.clocks.learn(gathering, completion_of(order, phase + 1));
+  if (order.agent != kUnwatched) gathering.known.learn(completion_of(order, phase + 1));
 }
 
 std::vector<u32> known_order() {
@@ -113,7 +113,7 @@ std::vector<u32> known_order() {
 
 void learn_order(Knowledge& knowledge, const std::vector<u32>& order) {
   for (size_t i = 0; i < order.size(); ++i)
-    if (order[i]) group.clocks.learn(knowledge, epoch_of(static_cast<u32>(order_agents[i]), order[i]));
+    if (order[i]) knowledge.known.learn(epoch_of(static_cast<u32>(order_agents[i]), order[i]));
 }
 
 void reset_phase_order() {

@@ -13,9 +13,10 @@ from evoflash.operations.attention.workload import AttentionKey, AttentionWorklo
 # Shapes that finalists meet first, drawn when they are promoted: the longest seq_q and seq_kv, and the most
 # batches and key/value heads. References cost the product, and the test inputs are many.
 _HIDDEN = ((300, 300, 3, 3), (400, 700, 2, 3), (60, 3000, 1, 2), (1500, 90, 1, 3), (1, 5000, 3, 1))
-# More query rows, over all heads, than 16 bits count, and one key. In the emulator kernels whose blocks have
-# few rows take half a minute for them (preflight_runs.py leaves them out), on a GPU no time.
-_MANY_ROWS, _MANY_ROWS_HEADS = 4100, 16
+# More query rows, over all heads, than 16 bits count, and one key; and more batches than 8 bits count. In the
+# emulator kernels whose blocks have few rows, and large clusters, take up to half a minute for them, on a GPU
+# no time: where there is one, it alone has them then (EmulatedRun.is_left_to_gpu).
+MANY_ROWS, MANY_ROWS_HEADS, MANY_BATCHES = 4100, 16, 257
 # (seq_q, seq_kv), cheapest first; the same for every genome, so that references are computed once a run.
 # The last one fills every ring of the families' deepest pipelines twice, with a tail.
 _CHECK_LENGTHS = ((1, 1), (3, 40), (113, 203), (250, 129), (1, 239), (131, 1157))
@@ -64,15 +65,16 @@ def _many_groups(key: AttentionKey) -> int:
 
 def hidden_workloads(keys: Sequence[AttentionKey], *, seed: int) -> tuple[AttentionWorkload, ...]:
     """What finalists are checked on before they are promoted, of every kind one for each compile key: drawn
-    shapes, and one of many rows.
+    shapes, one of many rows and one of many batches.
     """
     rng = np.random.default_rng(seed)
     drawn = tuple(_hidden_workload(key, most, rng) for most in _HIDDEN for key in keys)
     many_rows = tuple(
-        key.workload(1, -(-_MANY_ROWS_HEADS // key.gqa_ratio), _MANY_ROWS + int(rng.integers(1000)), 1)
+        key.workload(1, -(-MANY_ROWS_HEADS // key.gqa_ratio), MANY_ROWS + int(rng.integers(1000)), 1)
         for key in keys
     )
-    return drawn + many_rows
+    many_batches = tuple(key.workload(MANY_BATCHES + int(rng.integers(100)), 1, 1, 1) for key in keys)
+    return drawn + many_rows + many_batches
 
 
 def _hidden_workload(

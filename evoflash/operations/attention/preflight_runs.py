@@ -12,7 +12,13 @@ from typing import get_args
 import numpy as np
 
 from evoflash.operation import Delivery, EmulatedRun, Loop, Schedule
-from evoflash.operations.attention.check_shapes import UNEVEN_HEADS, check_workloads
+from evoflash.operations.attention.check_shapes import (
+    MANY_BATCHES,
+    MANY_ROWS,
+    MANY_ROWS_HEADS,
+    UNEVEN_HEADS,
+    check_workloads,
+)
 from evoflash.operations.attention.inputs import NAMES
 from evoflash.operations.attention.loop import steps_of
 from evoflash.operations.attention.workload import AttentionKey, AttentionWorkload
@@ -37,12 +43,13 @@ _DEPTHS = 4  # of small weights, two levels with the heavy key first and last
 _MOST_BATCHES, _MOST_HEADS = 20, 5  # of a drawn shape
 _MOST_ROWS = 1280  # of a drawn shape's blocks
 # What a finalist meets: keys, of a split's last share the first one too, or steps, that 16, 15 or 8 bits do
-# not count, the most that there is time for; and batches that 8 bits do not count.
-_LONG, _MANY_KEYS, _MANY_STEPS, _MANY_BATCHES = 6529, (1 << 16, 1 << 15), 1 << 8, 257
-_TALL_ROWS, _TALL_HEADS = 4100, 16  # more rows in all than 16 bits count
+# not count, the most that there is time for.
+_LONG, _MANY_KEYS, _MANY_STEPS = 6529, (1 << 16, 1 << 15), 1 << 8
 _MOST_COST, _MOST_LONG_COST = 30 * _MUCH, 60 * _MUCH  # of a finalist's run, of one that shows a small number
-# of many rows: blocks of a few take half a minute, a GPU's hidden shapes have them
-_MOST_TALL_COST = 900 * _MUCH
+_MOST_TALL_COST = 900 * _MUCH  # of many rows
+# Of many rows and of many batches, from where on they are left to a GPU: blocks of a large cluster take
+# milliseconds each, whatever they compute.
+_DEAR_COST, _DEAR_BLOCKS = 300 * _MUCH, 2000
 _MANY_HEADS = 32
 _TAILS, _DRAWN_TAILS = 16, 4  # keys that kernels take at a time, and remainders that a candidate meets
 _DRAWN = 3  # of what the drawn shape's generator differs from others of the seed
@@ -411,7 +418,9 @@ def drawn_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[EmulatedRun
 
 
 def _tail_run(cut: _Cut, keys: int) -> EmulatedRun:
-    return EmulatedRun(cut.workload(2, keys), "heavy_hidden", "eager", "fifo", is_brief=True)
+    """Of two rows, which see different keys under a causal mask and are one block's elsewhere."""
+    rows = 2 if cut.key.causal else min(2, cut.rows)
+    return EmulatedRun(cut.workload(rows, keys), "heavy_hidden", "eager", "fifo", is_brief=True)
 
 
 def _drawn_run(cut: _Cut, rng: np.random.Generator) -> EmulatedRun:
@@ -457,12 +466,19 @@ def finalist_runs(key: AttentionKey, loop: Loop, *, seed: int) -> tuple[Emulated
         for shape, name in asked
         if cut.cost_of(shape) <= _MOST_COST
     )
-    tall = cut.workload(_TALL_ROWS, 1, heads=-(-_TALL_HEADS // loop.pack))
-    many = [*_longest(cut), (cut.workload(1, 1, batch=_MANY_BATCHES), "normal")]
-    if cut.cost_of(tall) <= _MOST_TALL_COST:
-        many.append((tall, "normal"))
-    large = (EmulatedRun(shape, name, "eager", "fifo") for shape, name in many)
-    return *tails, *dear, *large
+    long = (EmulatedRun(shape, name, "eager", "fifo") for shape, name in _longest(cut))
+    return *tails, *dear, *long, *_many_runs(cut)
+
+
+def _many_runs(cut: _Cut) -> Iterator[EmulatedRun]:
+    """More batches, and more rows in all, than small numbers count."""
+    batches = cut.workload(1, 1, batch=MANY_BATCHES)
+    is_dear = MANY_BATCHES * cut.parts > _DEAR_BLOCKS
+    yield EmulatedRun(batches, "normal", "eager", "fifo", is_left_to_gpu=is_dear)
+    tall = cut.workload(MANY_ROWS, 1, heads=-(-MANY_ROWS_HEADS // cut.loop.pack))
+    if (cost := cut.cost_of(tall)) <= _MOST_TALL_COST:
+        is_dear = cost > _DEAR_COST
+        yield EmulatedRun(tall, "normal", "eager", "fifo", is_left_to_gpu=is_dear)
 
 
 def _longest(cut: _Cut) -> Iterator[tuple[AttentionWorkload, str]]:

@@ -5,6 +5,8 @@ import math
 import sys
 import textwrap
 import types
+import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -283,6 +285,38 @@ def test_xformers_gets_grouped_heads_in_five_dimensions(torch, workload):
 def test_torchs_own_attention_agrees_with_the_reference(torch, workload, repeats):
     called = sdpa._attention(torch, "sdpa_math", workload, repeats=repeats)
     check(torch, called, workload)
+
+
+def is_refused_in_silence(call, tensors):
+    """Whether the call raises, and nothing is warned of but what comes from elsewhere."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.resetwarnings()
+        warnings.simplefilter("always")
+        sdpa._let_refusals_be_told_by_evoflash()
+        with pytest.raises(RuntimeError):
+            call(*tensors)
+        warnings.warn("of another file", stacklevel=1)
+    return [str(each.message) for each in seen] == ["of another file"]
+
+
+def test_a_backend_that_takes_no_such_shape_is_refused_without_pytorchs_warnings(torch):
+    called = sdpa._attention(torch, "sdpa_flash", SINGLE, repeats=True)
+    assert is_refused_in_silence(called.attend, drawn(torch, SINGLE))  # keys that were not repeated
+
+
+def test_what_pytorch_warns_of_in_front_of_an_exception_is_not_shown():
+    def refuse(q, k, v, **options):
+        for reason in ("Flash attention kernel not used because:", "they have not the same num_heads"):
+            warnings.warn(reason, stacklevel=2)  # as of the line that called
+        raise RuntimeError("No available kernel.")
+
+    kernels = types.SimpleNamespace(
+        SDPBackend=types.SimpleNamespace(FLASH_ATTENTION=1), sdpa_kernel=lambda backends: nullcontext()
+    )
+    functional = types.SimpleNamespace(scaled_dot_product_attention=refuse)
+    library = types.SimpleNamespace(nn=types.SimpleNamespace(functional=functional, attention=kernels))
+    called = sdpa._attention(library, "sdpa_flash", SINGLE, repeats=False)
+    assert is_refused_in_silence(called.attend, (None, None, None))
 
 
 @pytest.mark.parametrize("head_dim", [16, 64, 96, 128, 192, 256])

@@ -112,4 +112,5 @@ def test_hidden_shapes_are_new_with_each_seed_and_one_is_long():
         assert any(w.seq_q > w.seq_kv for w in shapes)  # rows that see nothing
         assert len({(w.batch, w.kv_heads) for w in shapes}) > 1
         assert max(w.heads * w.seq_q for w in shapes) > 1 << 16  # rows that 16 bits do not count
+        assert max(w.batch for w in shapes) > 1 << 8  # nor 8 bits these
         assert {w.compile_key("sm_90a") for w in shapes} == {KEY}
