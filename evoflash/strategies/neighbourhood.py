@@ -94,10 +94,16 @@ class Neighbourhood:
         """
         found = {values_of(start, names): start for start in starts}
         open_ends = list(found.values())
+        places = {name: place for place, name in enumerate(names)}
         while open_ends and len(found) < PARTITIONS:
             at = open_ends.pop(int(rng.integers(len(open_ends))))
+            own = values_of(at, names)
             for name, others in self._free(at):
-                for value in others if name in names else ():
+                if (place := places.get(name)) is None:
+                    continue
+                for value in others:
+                    if (*own[:place], value, *own[place + 1 :]) in found:
+                        continue  # known without asking whether it is valid
                     changed = self._with_values(at, {name: value})
                     if changed is not None and (values := values_of(changed, names)) not in found:
                         found[values] = changed

@@ -17,6 +17,7 @@ seed and of the outcomes that are known.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -83,7 +84,8 @@ class BatchContext:
 
     told: Sequence[Evaluation]
     in_flight: tuple[Genome, ...]
-    elites: tuple[Genome, ...]  # fastest first
+    elites: tuple[Genome, ...]  # proven, fastest first
+    unproven: tuple[Genome, ...]  # the fastest of divisions of the work that no elite has
     points: tuple[Genome, ...]  # the valid ones of some points of the raw product: none where they are rare
     taken: set[Genome]  # told, in flight or picked before
     rng: np.random.Generator
@@ -105,11 +107,12 @@ class Offers:
     def all(self, known: BatchContext, elites: Population) -> Iterator[Proposal]:
         """Seeds that were not tried, neighbours of the elites, operators' children and raw points."""
         yield from (Proposal(seed, "seed") for seed in self._seeds)
-        for elite in known.elites:
+        for elite in (*known.elites, *known.unproven):
             parents = (elite.id,)
             yield from (Proposal(far, "two_genes", parents) for far in self._far(elite, known))
-            yield from (Proposal(other, "division", parents) for other in self._divided(elite))
             yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite))
+        for elite in known.elites:
+            yield from (Proposal(other, "division", (elite.id,)) for other in self._divided(elite))
         yield from self._children(known, elites)
         yield from map(Proposal, known.points)
         if len(known.points) < WALKS:
@@ -241,9 +244,9 @@ class Surrogate(ModelStrategy):
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
         rng = np.random.default_rng([self._seed, len(told), 2])
         proven = tuple(elite.genome for elite in self._elites.elites) or _fastest(told)
-        elites = (*proven, *self._unproven(told, proven))
         points = self._offers.points(rng)
-        return BatchContext(told, in_flight, elites, points, taken, rng, drawing)
+        unproven = self._unproven(told, proven)
+        return BatchContext(told, in_flight, proven, unproven, points, taken, rng, drawing)
 
     def _batches(self, known: BatchContext) -> Iterator[Proposal]:
         """Proposals in the order in which they are wanted.
@@ -255,10 +258,12 @@ class Surrogate(ModelStrategy):
         if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
         prefer = self._preference(known)
+        division = functools.cache(lambda genome: values_of(genome, self._partition))
+        tried = {division(genome) for genome in known.taken}
         kinds = STANDING if stands_still(known.told, STANDSTILL) else MOVING
         for kind in itertools.cycle(FIRST if len(known.told) < FIRST_OUTCOMES else kinds):
             if kind == "division":
-                proposal = prefer(self._of_new_divisions(known)) or prefer(None)
+                proposal = prefer(lambda genome: division(genome) not in tried) or prefer(None)
             elif kind == "model":
                 proposal = prefer(None)
             else:
@@ -269,6 +274,7 @@ class Surrogate(ModelStrategy):
             if proposal is None:
                 return
             known.taken.add(proposal.genome)
+            tried.add(division(proposal.genome))
             yield proposal
 
     def _preference(self, known: BatchContext) -> Callable[[_Condition | None], Proposal | None]:
@@ -308,18 +314,13 @@ class Surrogate(ModelStrategy):
 
         return prefer
 
-    def _of_new_divisions(self, known: BatchContext) -> _Condition:
-        """Whether a genome divides the work as none that was tried."""
-        tried = {values_of(genome, self._partition) for genome in known.taken}
-        return lambda genome: values_of(genome, self._partition) not in tried
-
-    def _unproven(self, told: Sequence[Evaluation], proven: Sequence[Genome]) -> list[Genome]:
+    def _unproven(self, told: Sequence[Evaluation], proven: Sequence[Genome]) -> tuple[Genome, ...]:
         """The fastest genomes, by a short look, of divisions that no elite has: one of each."""
         found = {values_of(genome, self._partition): genome for genome in proven}
         timed = [each for each in told if each.learnt_us is not None and not each.duplicate_of]
         for each in sorted((each for each in timed if not each.is_censored), key=_score_us):
             found.setdefault(values_of(each.genome, self._partition), each.genome)
-        return [genome for genome in found.values() if genome not in proven][:UNPROVEN]
+        return tuple(genome for genome in found.values() if genome not in proven)[:UNPROVEN]
 
     def _kernel(self, told: Sequence[Evaluation]) -> Covariance:
         """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""

@@ -21,7 +21,7 @@ from evoflash.strategies.surrogate import (
     Surrogate,
 )
 
-LEARNT = {"one_gene", "two_genes"}
+LEARNT = {"one_gene", "two_genes", "division"}
 
 
 def drawn(count: int, *, seed: int = 4) -> tuple[Genome, ...]:
