@@ -20,7 +20,6 @@ this problem's scale; where none was, the best of both are taken to be equals.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,6 @@ Ints = NDArray[np.int64]
 
 _MIDDLE = 0.5  # where an inactive gene of numbers stands
 _PROPORTION = 0.25  # a proportion that is twice as large lies so far away, for most are powers of two
-KEPT_CODES = 1 << 15
 _APART = np.sqrt(0.5)  # in the column of a value: two values are then 1 apart
 
 
@@ -51,7 +49,6 @@ class Features:
             (param.name, {(type(value), value): at for at, value in enumerate(param.values)})
             for param in free
         ]
-        self._code = lru_cache(KEPT_CODES)(self._code_of)  # a genome is offered in many batches
         self._proportions = space.proportions
         self._kept: dict[Genome, tuple[float, ...]] = {}
         found = [(kind, table.shape[1]) for kinds in views for kind, table in kinds]
@@ -63,14 +60,13 @@ class Features:
 
     def codes(self, genomes: Sequence[Genome]) -> Ints:
         """(genomes, genes that have other values): the number of each value, -1 where it is inactive."""
-        codes = [self._code(genome) for genome in genomes]
-        return np.array(codes, dtype=np.int64).reshape(len(genomes), len(self._codes))
-
-    def _code_of(self, genome: Genome) -> tuple[int, ...]:
-        values = genome.as_dict()
-        return tuple(
-            known[type(values[name]), values[name]] if name in values else -1 for name, known in self._codes
-        )
+        codes = np.full((len(genomes), len(self._codes)), -1, dtype=np.int64)
+        for row, genome in enumerate(genomes):
+            values = genome.as_dict()
+            for column, (name, known) in enumerate(self._codes):
+                if name in values:
+                    codes[row, column] = known[type(values[name]), values[name]]
+        return codes
 
     def of(self, genomes: Sequence[Genome]) -> Floats:
         """(genomes, columns)."""

@@ -102,7 +102,7 @@ class Offers:
         self._jumps: dict[tuple[Genome, int], tuple[Genome, ...]] = {}  # from what was an elite
         self._partition = partition_of(space)
         self._known: tuple[Genome, ...] | None = None  # a genome of each division of the work
-        self._other_divisions: dict[Genome, tuple[Genome, ...]] = {}
+        self._divisions_of: dict[Genome, tuple[Genome, ...]] = {}
 
     def all(self, known: BatchContext, elites: Population) -> Iterator[Proposal]:
         """Seeds that were not tried, neighbours of the elites, operators' children and raw points."""
@@ -112,7 +112,7 @@ class Offers:
             yield from (Proposal(far, "two_genes", parents) for far in self._far(elite, known))
             yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite))
         for elite in known.elites:
-            yield from (Proposal(other, "division", (elite.id,)) for other in self._divided(elite))
+            yield from (Proposal(other, "division", (elite.id,)) for other in self._other_divisions(elite))
         yield from self._children(known, elites)
         yield from map(Proposal, known.points)
         if len(known.points) < WALKS:
@@ -127,11 +127,11 @@ class Offers:
             self._jumps[which] = tuple(self._around.two_genes(genome, rng, count=PAIRS))
         return self._jumps[which]
 
-    def _divided(self, genome: Genome) -> tuple[Genome, ...]:
+    def _other_divisions(self, genome: Genome) -> tuple[Genome, ...]:
         """The genome with its work divided otherwise; kept."""
         if not self._partition:
             return ()
-        if genome not in self._other_divisions:
+        if genome not in self._divisions_of:
             rng = np.random.default_rng([self._seed, int(genome.id, 16), 3])
             around, starts = self._around, self._seeds[:STARTS] or (genome,)
             if self._known is None:
@@ -143,8 +143,8 @@ class Offers:
                 *around.some_of_block(genome, self._partition, rng, draws=DIVISIONS),
                 *(other for other in known if other is not None),
             ]
-            self._other_divisions[genome] = tuple(dict.fromkeys(found))
-        return self._other_divisions[genome]
+            self._divisions_of[genome] = tuple(dict.fromkeys(found))
+        return self._divisions_of[genome]
 
     def _children(self, known: BatchContext, elites: Population) -> Iterator[Proposal]:
         usable = list(self._operators) if elites.elites else []
