@@ -51,23 +51,11 @@ History::History(std::string name, u64 bytes, bool scratch, u64 set_bytes)
 template <class Work>
 void History::for_cells(u64 offset, u64 bytes, Work work) {
   make_granules_fit(offset, bytes);
-  const u64 end = offset + bytes;
-  for (u64 at = offset, next; at < end; at = next) {
-    const u64 first = at / kPieceBytes * kPieceBytes;
-    next = std::min(first + kPieceBytes, end);
-    Piece& piece = pieces_[first / kPieceBytes];
-    offset_ = at;
-    if (!piece.split && next - at == kPieceBytes) {
-      work(piece.all);
-      continue;
-    }
+  const auto cells = [this](Piece& piece) {
     if (!piece.split) split(piece);
-    Cell* cells = cells_of(piece);
-    for (u64 i = (at - first) / granule_bytes_; i <= (next - 1 - first) / granule_bytes_; ++i) {
-      offset_ = first + granule_bytes_ * i;
-      work(cells[i]);
-    }
-  }
+    return cells_of(piece);
+  };
+  for_cells_of(pieces_, offset, offset + bytes, granule_bytes_, offset_, cells, work);
 }
 
 // Whoever writes neighbouring bytes is no race, so that no two of them may share a cell, but in a large buffer.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "generations.h"
+#include "pieces.h"
 #include "sparse.h"
 
 namespace efemu {
@@ -48,12 +49,8 @@ class History {
       strong.clear();
     }
   };
-  // As long as all accesses to 16 bytes were to all of them, which is usual, their granules share a cell.
-  static constexpr u64 kPieceBytes = 16;
-  struct Piece {
-    Cell all;
-    u32 split;  // 1 + the number of its granules' cells in splits_, or 0
-  };
+  using Piece = PieceOf<Cell>;
+  static constexpr u64 kPieceBytes = Piece::kBytes;
 
   // Calls `work` with each cell of the bytes, while offset_ says where it is.
   template <class Work>

@@ -122,23 +122,11 @@ bool SharedMemory::admits(u32 address, u32 bytes, u32 alignment, const char* wha
 template <class Work>
 void SharedMemory::for_cells(u32 address, u32 bytes, Work work) {
   if ((address | bytes) % 2 && granule_bytes_ == 2) make_single_bytes();
-  const u32 end = address - base_ + bytes;
-  for (u32 at = address - base_, next; at < end; at = next) {
-    const u32 first = at / kPieceBytes * kPieceBytes;
-    next = std::min(first + kPieceBytes, end);
-    Piece& piece = pieces_[first / kPieceBytes];
-    offset_ = at;
-    if (!piece.split && next - at == kPieceBytes) {
-      work(piece.all);
-      continue;
-    }
+  const auto cells = [this](Piece& piece) {
     if (!piece.split) split(piece);
-    Split& cells = splits_[piece.split - 1];
-    for (u32 i = (at - first) / granule_bytes_; i <= (next - 1 - first) / granule_bytes_; ++i) {
-      offset_ = first + granule_bytes_ * i;
-      work(cells[i]);
-    }
-  }
+    return splits_[piece.split - 1].data();
+  };
+  for_cells_of(pieces_, address - base_, address - base_ + bytes, granule_bytes_, offset_, cells, work);
 }
 
 void SharedMemory::split(Piece& piece) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "clocks.h"
+#include "pieces.h"
 
 namespace efemu {
 
@@ -73,12 +74,8 @@ class SharedMemory {
     u16 line;
     bool atomic;
   };
-  // As long as all accesses to 16 bytes were to all of them, which is usual, their granules share a cell.
-  static constexpr u32 kPieceBytes = 16;
-  struct Piece {
-    Cell all;
-    u32 split;  // 1 + index into splits_, or 0
-  };
+  using Piece = PieceOf<Cell>;
+  static constexpr u32 kPieceBytes = Piece::kBytes;
   using Split = std::array<Cell, kPieceBytes>;  // one for each of its granules
 
   // Calls `work` with each cell of the bytes, while offset_ says where it is.
