@@ -272,7 +272,7 @@ class RunKey:
     seed: int
     preset: str = ""  # of evolution; empty: none
     population: str = ""  # that stands in place of the preset's; empty: none
-    from_archive: bool = False  # starts from the shipped archive, or learns from shipped searches
+    from_archive: bool = False  # starts from the shipped archive
     without_transfer: bool = False  # may not learn from earlier searches, though its strategy could
     most_seeds: int = ALL_SEEDS  # of a family's hand-written kernels
     family: str = ""  # the only one that it searches; empty: all that fit

@@ -89,6 +89,7 @@ class Proportions:
 
     names: tuple[str, ...]
     of: Callable[[Genome], tuple[float, ...]]  # of a valid genome, one for each name
+    sizes: tuple[float, ...] = ()  # of the problem itself, which tell it from others of its operation
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,9 +229,14 @@ class PastSearch:
 
 @cache
 def past_searches(gpu: str) -> tuple[PastSearch, ...]:
-    """Those from which a search on a GPU, by its spec's name, may learn; empty where none ship."""
-    paths = (CHAMPIONS / f"{name}_searches.json.gz" for name in archives(gpu))
-    return tuple(each for path in paths if path.exists() for each in read_past_searches(path))
+    """Those from which a search on a GPU, by its spec's name, may learn; empty where none ship. Of a problem
+    that was searched on two GPUs the first of `archives` counts.
+    """
+    found: dict[str, PastSearch] = {}
+    for path in (CHAMPIONS / f"{name}_searches.json.gz" for name in archives(gpu)):
+        for each in read_past_searches(path) if path.exists() else ():
+            found.setdefault(each.problem, each)
+    return tuple(found.values())
 
 
 def read_past_searches(path: Path) -> tuple[PastSearch, ...]:
@@ -244,9 +249,9 @@ def read_past_searches(path: Path) -> tuple[PastSearch, ...]:
 
 
 def near(problem: Problem, gpu: str, most: int) -> tuple[PastSearch, ...]:
-    """At most so many, of near problems, the nearest first; the same problem is the nearest."""
+    """At most so many of the same operation, the nearest problems first; the same problem is the nearest."""
     found = [(distance(problem, parse_problem(each.problem)), each) for each in past_searches(gpu)]
-    ranked = sorted((pair for pair in found if pair[0] <= NEAR), key=lambda pair: pair[0])
+    ranked = sorted((pair for pair in found if pair[0] < math.inf), key=lambda pair: pair[0])
     return tuple(each for _, each in ranked[:most])
 
 

@@ -445,7 +445,18 @@ def proportions_on(problem: Problem, family: "Family", gpu: GpuSpec) -> Proporti
             each.append(_proportions(launches, family.loop(names), workload, gpu))
         return tuple(sum(column) / len(column) for column in zip(*each, strict=True))
 
-    return Proportions(PROPORTIONS, of)
+    return Proportions(PROPORTIONS, of, _sizes(problem, gpu))
+
+
+def _sizes(problem: Problem, gpu: GpuSpec) -> tuple[float, ...]:
+    """Logarithms of the problem's numbers by name, means over its workloads; a condition that holds is 16."""
+    each = [{**workload.names(), **workload.compile_key(gpu.arch).names()} for workload in problem.workloads]
+    numbers = sorted(name for name, value in each[0].items() if isinstance(value, int | float))
+    return tuple(sum(_log(known[name]) for known in each) / len(each) for name in numbers)
+
+
+def _log(number: float) -> float:
+    return math.log2(16 if number is True else max(1, number))
 
 
 def _proportions(

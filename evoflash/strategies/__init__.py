@@ -17,6 +17,7 @@ folder.
     optuna_study      What the Optuna strategies share
     own_strategy      Loads and runs search strategies of the user's own
     populations       Keeps the good genomes of a search and says which of them may be parents
+    prior             Prior says what searches for other problems tell of a genome here
     surrogate         Surrogate lets a Gaussian process learn from every outcome and choose among genomes near
                       the best
     tpe               Optuna's tree-structured Parzen estimator over one family's genomes
@@ -38,9 +39,9 @@ from evoflash.paths import STRATEGIES as SHIPPED
 if TYPE_CHECKING:
     from evoflash.search import Strategy
     from evoflash.space import Genome, SearchSpace
-    from evoflash.strategies.gaussian_process import Earlier
+    from evoflash.strategies.prior import Earlier
 
-LEARNS_EARLIER = ("surrogate",)  # from searches on near problems
+LEARNS_EARLIER = ("surrogate",)  # from searches for other problems
 WITH_SEEDS = ("evolution", "surrogate", "tpe", "nsga2")  # besides the user's own; the others pass seeds over
 
 # The class in the file of that name. Loaded when it is used: --help names the strategies and loads none.
@@ -85,7 +86,7 @@ def make_strategy(
     """The strategy of that name on a space; `seeds` are genomes worth trying first. UsageError if unknown.
 
     `evolution:PRESET` and `evolution:PRESET:POPULATION` are evolution with a preset (evolution.py). `first`
-    and `earlier` are for `surrogate`: how many seeds come before its own choice, and searches on near
+    and `earlier` are for `surrogate`: how many seeds come before its own choice, and searches for other
     problems.
     """
     from evoflash.strategies.own_strategy import make_own

@@ -12,13 +12,11 @@ The process tells what is expected of rows that were not tried, and how surely. 
 length for each view, a mean of 0, and noise (C. E. Rasmussen, C. Williams, Gaussian Processes for Machine
 Learning, 2006, sections 2.2, 4.2 and 5.4). In NumPy.
 
-What the model is taught of an outcome is made here too, and what of earlier searches on near problems. Their
-times are of other problems. Where some genomes were timed here too, the median ratio brings the others to
-this problem's scale; where none was, the best of both are taken to be equals.
+What the model is taught of an outcome is made here too.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,12 +68,17 @@ class Features:
 
     def of(self, genomes: Sequence[Genome]) -> Floats:
         """(genomes, columns)."""
+        known = self._proportions
+        proportions = [self._proportions_of(known, genome) for genome in genomes] if known else ()
+        return self.rows(genomes, proportions)
+
+    def rows(self, genomes: Sequence[Genome], proportions: Sequence[tuple[float, ...]]) -> Floats:
+        """The same of genomes whose proportions are known: of another problem, say."""
         codes = self.codes(genomes)
         parts = [table[codes[:, at]] for at, table in enumerate(self._tables)]
         if self._proportions:
-            found = [self._proportions_of(self._proportions, genome) for genome in genomes]
             names = len(self._proportions.names)
-            parts.append(_PROPORTION * np.array(found, dtype=np.float64).reshape(len(genomes), names))
+            parts.append(_PROPORTION * np.array(proportions, dtype=np.float64).reshape(len(genomes), names))
         return np.hstack(parts) if parts else np.zeros((len(genomes), 0))
 
     def _proportions_of(self, proportions: Proportions, genome: Genome) -> tuple[float, ...]:
@@ -248,19 +251,19 @@ def posterior(
     targets: Floats,
     asked: Floats,
     *,
-    doubts: Floats | float = 0.0,
     in_flight: Floats | None = None,
 ) -> Posterior:
-    """What `targets` (n,) of `rows` (n, columns) say of `asked` (m, columns); n is at least 1.
+    """What `targets` (n,) of `rows` (n, columns) say of `asked` (m, columns).
 
-    `doubts` (n,) is noise of single targets beside the kernel's own, as a share of the variance. Rows
-    `in_flight` are assumed to come out as expected, as Posterior.assume does for one of `asked`.
+    Rows `in_flight` are assumed to come out as expected, as Posterior.assume does for one of `asked`. Without
+    targets nothing is known but that they vary by 1.
     """
-    count, noise = len(rows), np.full(len(rows), kernel.noise) + doubts
+    count = len(rows)
     if in_flight is not None:
-        rows, noise = np.vstack([rows, in_flight]), np.append(noise, np.full(len(in_flight), kernel.noise))
+        rows = np.vstack([rows, in_flight])
     known, wanted = kernel.scale_rows(rows, view), kernel.scale_rows(asked, view)
-    unmixing = np.linalg.inv(np.linalg.cholesky(correlation(known, known) + np.diag(noise)))
+    covariance = correlation(known, known) + kernel.noise * np.eye(len(known))
+    unmixing = np.linalg.inv(np.linalg.cholesky(covariance))
     whitened = unmixing @ correlation(known, wanted)
     innovations = unmixing[:count, :count] @ targets  # those of rows in flight are 0: they are as expected
     return Posterior(
@@ -269,7 +272,7 @@ def posterior(
         share=np.maximum(1 - (whitened**2).sum(axis=0), 1e-9),
         whitened=whitened,
         noise=kernel.noise,
-        amplitude=float(innovations @ innovations) / count,
+        amplitude=float(innovations @ innovations) / count if count else 1.0,
     )
 
 
@@ -403,61 +406,3 @@ def _normal(z: Floats) -> Floats:
     """The normal distribution function; NumPy has none."""
     below: Floats = 0.5 * _erfc(-z / np.sqrt(2)).astype(np.float64)
     return below
-
-
-MOST_EARLIER = 40  # outcomes of one earlier search that are kept
-DOUBT = 0.2  # noise of an earlier outcome while none of this search is known, as a share of the variance
-FEW = 20  # outcomes of this search that have ranks of their own: fewer are ranked with the earlier ones
-ENOUGH = 100  # outcomes of this search beside which earlier ones are left out
-OUTWEIGHED = 15  # outcomes of this search that double that noise; it grows with their square
-
-
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """One search's genomes and their times in us, infinite for what failed."""
-
-    outcomes: tuple[tuple[Genome, float], ...]
-
-    def best(self, count: int) -> tuple[Genome, ...]:
-        """Its fastest genomes, fastest first."""
-        timed = sorted((us, at) for at, (_, us) in enumerate(self.outcomes) if us < np.inf)
-        return tuple(self.outcomes[at][0] for _, at in timed[:count])
-
-
-def transfer_genomes(searches: Sequence[Earlier], own: Mapping[Genome, float]) -> list[tuple[Genome, float]]:
-    """Genomes of earlier searches that this one has not tried, with the times expected here, the nearest
-    search's first; `own` are this search's outcomes.
-    """
-    found: dict[Genome, float] = {}
-    for each in searches if len(own) < ENOUGH else ():
-        scale = _scale(each, own)
-        kept = some_of(np.array([us for _, us in each.outcomes]), MOST_EARLIER)
-        for genome, us in (each.outcomes[at] for at in kept):
-            if genome not in own:
-                found.setdefault(genome, us * scale)
-    return list(found.items())
-
-
-def _scale(each: Earlier, own: Mapping[Genome, float]) -> float:
-    """Times here over times there."""
-    both = [(own[genome], us) for genome, us in each.outcomes if genome in own]
-    ratios = [here / there for here, there in both if here < np.inf and there < np.inf]
-    if ratios:
-        return float(np.median(ratios))
-    here, there = (min(times, default=np.inf) for times in (own.values(), [us for _, us in each.outcomes]))
-    return here / there if here < np.inf and there < np.inf else 1.0
-
-
-def targets_beside(
-    own: Sequence[float], earlier: Sequence[float], scale: Scale = by_rank
-) -> tuple[Floats, Floats]:
-    """What a model learns of this search's scores, and of earlier ones that were brought here."""
-    if len(own) < FEW:
-        both = targets_of([*own, *earlier], scale=scale)
-        return both[: len(own)], both[len(own) :]
-    return targets_of(own, scale=scale), targets_of(earlier, among=own, scale=scale)
-
-
-def doubts(own: int, earlier: int) -> Floats:
-    """(own + earlier,): noise beside the kernel's own, more the more outcomes this search has."""
-    return np.concatenate([np.zeros(own), np.full(earlier, DOUBT * (1 + (own / OUTWEIGHED) ** 2))])

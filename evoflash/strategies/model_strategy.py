@@ -6,11 +6,13 @@ A strategy of this kind says what comes next; that a genome is proposed once, an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
-from evoflash.strategies.gaussian_process import Earlier, Features, by_rank, by_share
+from evoflash.strategies.gaussian_process import Features, Floats, by_rank, by_share
+from evoflash.strategies.prior import Earlier, Prior, Trend, trend_of
 from evoflash.strategies.unseen import Unseen
 
 
@@ -26,17 +28,28 @@ class ModelStrategy(ABC):
         first: int,
         earlier: tuple[Earlier, ...],
     ) -> None:
-        """`first`: so many seeds come before the model's own choice; `earlier`: searches on near problems."""
-        self._space, self._seed, self._first, self._earlier = space, seed, first, earlier
+        """`first`: so many seeds come before the model's choice; `earlier`: searches for other problems."""
+        self._space, self._seed, self._first = space, seed, first
         self._seeds = tuple(genome for genome in seeds if genome in space)
         self._unseen = Unseen(space, seed=seed)
         self._features = Features(space)
         # Kernels that fill a GPU alike take nearly equal times: plateaus, of which ranks make slopes.
         # On recorded spaces of other kernels ranks did better (measured on 2026-11-23).
         self._scale = by_share if space.proportions else by_rank
+        self._earlier = tuple(each for each in earlier if each.outcomes)
         self._told: list[Evaluation] = []
         self._in_flight: dict[Genome, None] = {}  # in the order of asking
         self._picks: Iterator[Proposal] = iter(())
+
+    @cached_property
+    def _prior(self) -> Prior | None:
+        """What earlier searches say; it takes up to a second, and a family may never need it."""
+        sizes = self._space.proportions.sizes if self._space.proportions else ()
+        return Prior(self._features, sizes, self._earlier) if self._earlier else None
+
+    def _trend(self, told: Sequence[Evaluation], targets: Floats) -> Trend:
+        """How far the targets of these outcomes follow what earlier searches say."""
+        return trend_of(self._prior, [each.genome for each in told], targets)
 
     @abstractmethod
     def _next(self) -> Proposal | None:

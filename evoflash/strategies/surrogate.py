@@ -28,25 +28,24 @@ from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.gaussian_process import (
     Covariance,
-    Earlier,
-    doubts,
+    Floats,
     favourite,
     fit,
     posterior,
     some_of,
-    targets_beside,
     targets_of,
-    transfer_genomes,
     usual_kernel,
 )
 from evoflash.strategies.model_strategy import ModelStrategy
 from evoflash.strategies.neighbourhood import Neighbourhood, values_of
 from evoflash.strategies.operators import operators_for
 from evoflash.strategies.populations import Population
+from evoflash.strategies.prior import Earlier
 
 OPENING = 15  # proposals before the model is asked
 OPENING_BESIDE_SEEDS = 6  # the same where there are seeds: random genomes are far worse
 SEEDS = 20  # come first at most, a tenth of the default budget; the model may choose the others
+UNSURE = 0.3  # the least variance that earlier searches leave, while too few outcomes tell how much it is
 FEWEST = 3  # outcomes with a time: fewer teach nothing
 BATCH = 5  # outcomes after which the model is made again; so many more for each
 EACH = 200  # outcomes there are, for it takes the longer, and each tells less,
@@ -183,8 +182,9 @@ class Offers:
         return self._walk(known) if point is None else Proposal(point)
 
     def _walk(self, known: BatchContext) -> Proposal | None:
-        for _ in range(DRAWS):
-            start = at = known.told[int(known.rng.integers(len(known.told)))].genome
+        starts = [each.genome for each in known.told] or known.elites
+        for _ in range(DRAWS if starts else 0):
+            start = at = starts[int(known.rng.integers(len(starts)))]
             for _ in range(STEPS):
                 at = next(self._around.two_genes(at, known.rng, count=1), at)
             if at not in known.taken:
@@ -207,7 +207,8 @@ class Surrogate(ModelStrategy):
         super().__init__(space, seed=seed, seeds=seeds, first=first, earlier=earlier)
         self._offers = Offers(space, seed=seed, seeds=self._seeds)
         self._kernels: dict[int, Covariance] = {}  # by the number of outcomes that they were fitted to
-        self._learnt = 0  # outcomes that the picks know of
+        # Outcomes that the picks know of. Without earlier searches there are no picks before the first ones.
+        self._learnt = -1 if self._earlier else 0
         self._partition = partition_of(space)
         self._elites = Population(cell=self._partition, size=ELITES, per_cell=OF_A_DIVISION)
 
@@ -218,6 +219,8 @@ class Surrogate(ModelStrategy):
     def _opening(self) -> Proposal | None:
         if (seed := self._next_seed()) is not None:
             return seed
+        if self._earlier:
+            return None  # they tell more than random genomes would
         opening = OPENING_BESIDE_SEEDS if self._seeds else OPENING
         return self._sample() if self._unseen.proposal_count < opening else None
 
@@ -233,7 +236,7 @@ class Surrogate(ModelStrategy):
         batch = BATCH * max(1, min(most, max(len(self._told) // EACH, len(self._in_flight) // ABREAST)))
         learnt = len(self._told) // batch * batch
         if learnt > self._learnt:
-            for evaluation in self._told[self._learnt : learnt]:
+            for evaluation in self._told[max(0, self._learnt) : learnt]:
                 self._elites.add(evaluation)
             known = self._batch_context(self._told[:learnt], drawing=learnt // (REDRAWN * batch))
             self._learnt, self._picks = learnt, self._batches(known)
@@ -243,8 +246,9 @@ class Surrogate(ModelStrategy):
         in_flight = tuple(self._in_flight)
         taken = {evaluation.genome for evaluation in told}.union(in_flight)
         rng = np.random.default_rng([self._seed, len(told), 2])
-        proven = tuple(elite.genome for elite in self._elites.elites) or _fastest(told)
         points = self._offers.points(rng)
+        proven = tuple(elite.genome for elite in self._elites.elites) or _fastest(told)
+        proven = proven or self._seeds[:ELITES] or points[:ELITES]
         unproven = self._unproven(told, proven)
         return BatchContext(told, in_flight, proven, unproven, points, taken, rng, drawing)
 
@@ -254,7 +258,7 @@ class Surrogate(ModelStrategy):
         They depend on `known` alone and not on what was proposed meanwhile: a resumed search makes the same
         ones again and passes over those that it finds in its history.
         """
-        fewest = 1 if self._earlier else FEWEST
+        fewest = 0 if self._earlier else FEWEST
         if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
         prefer = self._preference(known)
@@ -285,22 +289,21 @@ class Surrogate(ModelStrategy):
             if each.genome not in known.taken
         }
         pool = list(offers.values())
-        own = {each.genome: _score_us(each) for each in known.told}
-        near = transfer_genomes(self._earlier, own)
-        scores = [_score_us(each) for each in known.told]
-        targets, weak = targets_beside(scores, [us for _, us in near], self._scale)
-        some = some_of(targets, LEARNT_FROM)
-        rows = self._features.of([*(known.told[at].genome for at in some), *(genome for genome, _ in near)])
+        targets = self._targets(known.told)
+        trend = self._trend(known.told, targets)
+        some = [known.told[at].genome for at in some_of(targets, LEARNT_FROM)]
         expected = posterior(
             self._kernel(known.told),
             self._features.view,
-            rows,
-            np.concatenate([targets[some], weak]),
+            self._features.of(some),
+            targets[some_of(targets, LEARNT_FROM)] - trend.of(some),
             self._features.of(list(offers)),
-            doubts=doubts(len(some), len(near)),
             in_flight=self._features.of(known.in_flight),
         )
-        best = float(targets.min())
+        expected.mean += trend.of(list(offers))
+        if self._earlier and len(known.told) < OPENING:
+            expected.amplitude = max(expected.amplitude, UNSURE)
+        best = float(targets.min()) if len(targets) else float(trend.of(known.elites).min())
 
         def prefer(meets: _Condition | None) -> Proposal | None:
             among = [
@@ -322,16 +325,19 @@ class Surrogate(ModelStrategy):
             found.setdefault(values_of(each.genome, self._partition), each.genome)
         return tuple(genome for genome in found.values() if genome not in proven)[:UNPROVEN]
 
+    def _targets(self, told: Sequence[Evaluation]) -> Floats:
+        return targets_of([_score_us(each) for each in told], scale=self._scale) if told else np.zeros(0)
+
     def _kernel(self, told: Sequence[Evaluation]) -> Covariance:
         """Fitted more rarely the more outcomes there are, each time from where the last fit came to."""
         kernel, count = usual_kernel(self._features.views), FIRST_FIT
         while count <= len(told):
             if count not in self._kernels:
-                scores = [_score_us(evaluation) for evaluation in told[:count]]
-                targets = targets_of(scores, scale=self._scale)
+                targets = self._targets(told[:count])
+                rest = targets - self._trend(told[:count], targets).of([each.genome for each in told[:count]])
                 some = some_of(targets, FITTED_TO)
                 rows = self._features.of([told[at].genome for at in some])
-                self._kernels[count] = fit(kernel, rows, self._features.view, targets[some])
+                self._kernels[count] = fit(kernel, rows, self._features.view, rest[some])
             kernel, count = self._kernels[count], int(count * LATER)
         return kernel
 

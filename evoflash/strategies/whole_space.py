@@ -4,37 +4,37 @@ Kernels that others recorded, and families of few genes, have some thousand vali
 judged after each outcome, so that the way out of a local optimum is among what is judged wherever it lies. Of
 a larger space so many genomes are judged that were drawn once, and the neighbours of the best.
 
-The opening is spread out: each of its genomes is the one that is farthest from those before it. All proposals
-are a function of the seed and of the outcomes that are known.
+The opening is spread out: each of its genomes is the one that is farthest from those before it. Where earlier
+searches are known, it is of those that they prefer. All proposals are a function of the seed, of the outcomes
+that are known and of these searches.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from evoflash.evaluation import Proposal
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.gaussian_process import (
-    Earlier,
     Flags,
+    Floats,
     GrowingPosterior,
+    Ints,
     Posterior,
     distance,
-    doubts,
     favourite,
     fit,
     kernel_by_kind,
-    posterior,
     some_of,
-    targets_beside,
-    transfer_genomes,
+    targets_of,
 )
 from evoflash.strategies.model_strategy import ModelStrategy
 from evoflash.strategies.neighbourhood import Neighbourhood
+from evoflash.strategies.prior import Earlier, Trend
 from evoflash.strategies.surrogate import (
     ELITES,
     FEWEST,
@@ -83,13 +83,21 @@ class WholeSpace(ModelStrategy):
         self._rows, self._codes = self._features.of(genomes), self._features.codes(genomes)
 
     def _next(self) -> Proposal | None:
-        """A seed, a genome far from all others at first, then the next pick."""
+        """A seed, a genome of the opening, then the next pick."""
         return self._next_seed() or self._pick() or self._spread() or self._sample()
 
     def _spread(self) -> Proposal | None:
-        """Of all that is judged the genome that is farthest from what was proposed."""
+        """Of all that is judged the genome that earlier searches prefer, or without any the one that is
+        farthest from what was proposed.
+        """
         known = self._numbers_asked()
-        if not known or len(known) == len(self._judged):
+        if len(known) == len(self._judged):
+            return None
+        if self._prior is not None:
+            slow = self._prior.of(self._judged)
+            slow[known] = np.inf
+            return Proposal(self._judged[int(np.argmin(slow))], "model")
+        if not known:
             return None
         scaled = self._usual.scale_rows(self._rows, self._features.view)
         nearest = distance(scaled[known], scaled).min(axis=0)
@@ -102,7 +110,7 @@ class WholeSpace(ModelStrategy):
         return [self._at[genome] for genome in genomes if genome in self._at]
 
     def _pick(self) -> Proposal | None:
-        opening = OPENING_BESIDE_SEEDS if self._seeds else OPENING
+        opening = OPENING_BESIDE_SEEDS if self._seeds or self._earlier else OPENING
         if self._unseen.proposal_count < opening:
             return None
         if len(self._told) > self._seen + len(self._in_flight) // FOLLOWED:
@@ -123,11 +131,12 @@ class WholeSpace(ModelStrategy):
             self._model.learn(self._at[genome])
             self._learnt.append(count - 1)
             return
-        targets, _ = targets_beside(scores, [], self._scale)
+        targets = targets_of(scores, scale=self._scale)
         if is_due and targets.any():
-            some = some_of(targets, FITTED_TO)
+            some, trend = some_of(targets, FITTED_TO), self._trend(self._told[:count], targets)
             rows = self._features.of([self._told[at].genome for at in some])
-            self._kernel = fit(self._kernel, rows, self._features.view, targets[some], usual=self._usual)
+            rest = self._beside(trend, targets, some)
+            self._kernel = fit(self._kernel, rows, self._features.view, rest, usual=self._usual)
             self._next_fit = max(count + 1, int(self._next_fit * LATER))
         if not self._is_whole:
             self._judge(self._near_best(scores))
@@ -180,14 +189,13 @@ class WholeSpace(ModelStrategy):
 
     def _expectation(self, model: GrowingPosterior, scores: list[float]) -> tuple[Posterior, float]:
         """What is expected of all that is judged, and the best target there is."""
-        own = {each.genome: us for each, us in zip(self._told, scores, strict=True)}
-        near = transfer_genomes(self._earlier, own)
-        targets, weak = targets_beside(scores, [us for _, us in near], self._scale)
-        learnt = targets[self._learnt]
-        if not near:
-            return model.after(learnt), float(targets.min())
-        genomes = [*(self._told[at].genome for at in self._learnt), *(genome for genome, _ in near)]
-        rows, found = self._features.of(genomes), np.concatenate([learnt, weak])
-        unsure = doubts(len(learnt), len(near))
-        known = posterior(self._kernel, self._features.view, rows, found, self._rows, doubts=unsure)
-        return known, float(targets.min())
+        targets = targets_of(scores, scale=self._scale)
+        trend = self._trend(self._told, targets)
+        expected = model.after(self._beside(trend, targets, self._learnt))
+        expected.mean += trend.of(self._judged)
+        return expected, float(targets.min())
+
+    def _beside(self, trend: Trend, targets: Floats, some: Sequence[int] | Ints) -> Floats:
+        """What some outcomes' targets are beside the trend."""
+        rest: Floats = targets[some] - trend.of([self._told[at].genome for at in some])
+        return rest

@@ -16,16 +16,17 @@ from typing import Any
 
 import numpy as np
 
+from evoflash.app.search.transfer import FEWEST
 from evoflash.champions import Outcomes, PastSearch, read_past_searches
 from evoflash.evaluation import Basis
 from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import read_recording
 from evoflash.space import Genome
 from evoflash.store.store import open_store
-from evoflash.strategies.gaussian_process import MOST_EARLIER, by_share, some_of, targets_of
+from evoflash.strategies.gaussian_process import by_share, some_of, targets_of
+from evoflash.strategies.prior import MOST_OUTCOMES
 from scripts.records import command
 
-FEWEST = 8  # outcomes of a family: its seeds alone teach nothing
 Found = Iterator[tuple[str, Genome, float]]  # a problem, and what one of its genomes took in us
 
 
@@ -61,7 +62,7 @@ def searches(found: Iterable[tuple[str, Genome, float]], source: str) -> Iterato
 
 def _some(outcomes: Outcomes) -> Outcomes:
     targets = targets_of([us for _, us in outcomes], scale=by_share)
-    return tuple(outcomes[at] for at in some_of(targets, MOST_EARLIER))
+    return tuple(outcomes[at] for at in some_of(targets, MOST_OUTCOMES))
 
 
 def as_json(search: PastSearch) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from evoflash.problem import parse_problem
 from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
-from evoflash.strategies.gaussian_process import MOST_EARLIER
+from evoflash.strategies.prior import MOST_OUTCOMES
 from scripts.searches import ship
 
 HERE, FAR = "b=1,h=8,s=640,d=64", "b=8,h=32,s=8192,d=128"
@@ -41,8 +41,8 @@ def outcomes(count: int, problem: str = NEAR) -> Outcomes:
 @pytest.fixture
 def shipped(monkeypatch: pytest.MonkeyPatch) -> PastSearch:
     """One search near HERE and one far away are what ships for the h200."""
-    mine = PastSearch(NEAR, "made up", {"flash_mma": outcomes(4)})
-    far = PastSearch(str(parse_problem(FAR)), "made up", {"flash_mma": outcomes(2)})
+    mine = PastSearch(NEAR, "made up", {"flash_mma": outcomes(ship.FEWEST)})
+    far = PastSearch(str(parse_problem(FAR)), "made up", {"flash_mma": outcomes(ship.FEWEST - 1)})
     known = {"h200": (far, mine)}
     monkeypatch.setattr(past_searches, "past_searches", lambda gpu: known.get(gpu, ()))
     monkeypatch.setattr(transfer, "past_searches", lambda gpu: known.get(gpu, ()))
@@ -92,8 +92,12 @@ def test_few_outcomes_are_left_out_and_problems_that_the_file_had_stay(tmp_path:
     assert here.families == {}
 
 
-def test_the_nearest_come_first_and_far_ones_not_at_all(shipped: PastSearch) -> None:
-    assert past_searches.near(parse_problem(HERE), "h200", 6) == (shipped,)
+def test_the_nearest_come_first_and_other_operations_not_at_all(shipped: PastSearch) -> None:
+    near, far = past_searches.near(parse_problem(HERE), "h200", 6)
+    assert near == shipped
+    assert far.problem == str(parse_problem(FAR))
+    assert past_searches.near(parse_problem(HERE), "h200", 1) == (shipped,)
+    assert past_searches.near(parse_problem("linear:m=1,n=64,k=64"), "h200", 6) == ()
     assert past_searches.near(parse_problem(HERE), "h200", 0) == ()
     assert past_searches.near(parse_problem(HERE), "l4", 6) == ()
 
@@ -104,22 +108,22 @@ def planned(**options: object) -> planning.SearchPlan:
     return planning.plan(problem=HERE, present=lambda _: load_gpu("h200"), **(where | options))
 
 
-def test_a_measured_search_from_the_archive_learns_from_them_and_goes_on_with_them(tmp_path, shipped) -> None:
-    plan = planned(archive=True)
-    assert plan.shipped == (NEAR,)
-    assert plan.key.search_name == "surrogate+archive/flash_mma"
+def test_a_measured_search_learns_from_them_and_goes_on_with_them(tmp_path, shipped) -> None:
+    plan = planned(archive=False)
+    assert plan.shipped == (NEAR, str(parse_problem(FAR)))
+    assert plan.key.search_name == "surrogate/flash_mma"
 
     with open_store(str(tmp_path / "a.db")) as store:
         start = transfer.start_of(store, plan)
         run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment={}, start=start)
-        (earlier,) = transfer.earlier(store, run, plan.fields)["flash_mma"]
+        (earlier,) = transfer.earlier(store, run, plan)["flash_mma"]
 
-    assert start.learns_from_shipped == (NEAR,)
+    assert start.learns_from_shipped == plan.shipped
     assert earlier.outcomes == shipped.families["flash_mma"]
-    assert earlier.best(1)[0] in transfer.seeds(plan.fields[0], (earlier,))
+    assert transfer.seeds(plan.fields[0], (earlier,)) == plan.fields[0].seeds  # their best are the archive's
 
 
-@pytest.mark.parametrize("options", [{"archive": False}, {"archive": True, "strategy": "evolution"}])
+@pytest.mark.parametrize("options", [{"transfer": False}, {"strategy": "evolution"}])
 @pytest.mark.sample(1)
 def test_nobody_else_does(options, shipped) -> None:
     assert planned(**options).shipped == ()
@@ -143,7 +147,7 @@ def test_a_note_of_a_search_that_ships_no_more_is_passed_over(tmp_path, shipped)
     with open_store(str(tmp_path / "a.db")) as store:
         start = RunStart(learns_from_shipped=("b=1,h=1,hkv=1,sq=8,skv=8,d=64,dtype=fp16",))
         run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment={}, start=start)
-        assert transfer.earlier(store, run, plan.fields) == {"flash_mma": ()}
+        assert transfer.earlier(store, run, plan) == {"flash_mma": ()}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"searches":[{}]}', '{"searches":[{"problem":1}]}'])
@@ -161,7 +165,7 @@ def test_what_ships_for_the_h200_is_of_problems_that_are_and_of_genomes_of_today
         problem, gpu = parse_problem(search.problem), load_gpu("h200")
         assert str(problem) == search.problem
         for name, found in search.families.items():
-            assert ship.FEWEST <= len(found) <= MOST_EARLIER
+            assert ship.FEWEST <= len(found) <= MOST_OUTCOMES
             assert min(us for _, us in found) < math.inf
             space = load_family(name).space(problem.compile_keys(gpu.arch), gpu)
             of_today = [space.is_valid(space.genome(genome.as_dict())) for genome, _ in found]

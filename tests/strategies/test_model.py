@@ -9,19 +9,15 @@ from strategy_cases import SPACE, sampled
 from evoflash.space import Genome, Param, Proportions, SearchSpace
 from evoflash.strategies.gaussian_process import (
     Covariance,
-    Earlier,
     Features,
     by_share,
     correlation,
-    doubts,
     expected_gain,
     favourite,
     fit,
     posterior,
     some_of,
-    targets_beside,
     targets_of,
-    transfer_genomes,
     usual_kernel,
 )
 
@@ -255,52 +251,3 @@ def test_of_two_alike_the_second_waits_and_none_comes_twice() -> None:
     assert sorted(order) == list(range(20))
     assert abs(order[0] - 12) < 8
     assert abs(order[1] - order[0]) > 1
-
-
-def test_earlier_times_are_brought_to_this_problem_by_what_both_have() -> None:
-    genomes = sampled(8)
-    search = Earlier(tuple(zip(genomes, [10.0, 20.0, np.inf, 40.0, 50.0, 60.0, 70.0, 80.0], strict=True)))
-
-    here = dict(transfer_genomes([search], {genomes[0]: 5.0, genomes[1]: 10.0, genomes[2]: np.inf}))
-
-    assert here == dict(zip(genomes[3:], [20.0, 25.0, 30.0, 35.0, 40.0], strict=True))
-    unshared = dict(transfer_genomes([search], {sampled(1, seed=5)[0]: 30.0}))
-    assert unshared[genomes[0]] == pytest.approx(30.0)
-    assert unshared[genomes[2]] == np.inf
-    assert search.best(2) == (genomes[0], genomes[1])
-
-
-def test_the_nearest_search_speaks_first_and_doubt_grows_with_what_is_known_here() -> None:
-    genome = sampled(1)[0]
-    near, far = Earlier(((genome, 1.0),)), Earlier(((genome, 9.0),))
-
-    assert transfer_genomes([near, far], {}) == [(genome, 1.0)]
-    assert doubts(0, 2)[-1] < doubts(100, 2)[-1]
-    assert not doubts(3, 2)[:3].any()
-
-
-def test_earlier_outcomes_do_not_move_the_targets_of_many_own_ones() -> None:
-    own, earlier = [float(us) for us in range(10, 40)], [1.0, 20.5, np.inf]
-
-    targets, weak = targets_beside(own, earlier)
-
-    assert targets == pytest.approx(targets_of(own))
-    assert weak == pytest.approx([targets[0], targets[10], targets[-1]])
-    few, beside = targets_beside(own[:3], earlier)
-    assert np.concatenate([few, beside]) == pytest.approx(targets_of([*own[:3], *earlier]))
-    assert (
-        transfer_genomes([Earlier(((sampled(1)[0], 1.0),))], dict(zip(sampled(200), own * 9, strict=False)))
-        == []
-    )
-
-
-def test_a_doubted_target_counts_less() -> None:
-    features, genomes = Features(SPACE), sampled(2)
-    rows, targets = features.of(genomes), np.array([-1.0, 1.0])
-    kernel = Covariance(np.zeros(features.views), np.log(1e-3))
-
-    known = posterior(kernel, features.view, rows, targets, rows, doubts=np.array([0.0, 3.0]))
-
-    assert abs(known.mean[0] + 1) < 0.1
-    assert abs(known.mean[1]) < 0.4
-    assert known.share[0] < 0.1 < known.share[1]

@@ -11,7 +11,7 @@ from evoflash.evaluation import Basis, Proposal, Status, Timing
 from evoflash.space import Check, Genome, Param, SearchSpace, Values
 from evoflash.strategies import make_strategy, surrogate
 from evoflash.strategies.family_bandit import Bandit
-from evoflash.strategies.gaussian_process import Earlier
+from evoflash.strategies.prior import Earlier
 from evoflash.strategies.surrogate import (
     BATCH,
     ELITES,

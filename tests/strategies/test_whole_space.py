@@ -11,13 +11,13 @@ from evoflash.replay.recorded_space import RecordedOutcome, recorded_space
 from evoflash.space import Genome, Param, SearchSpace
 from evoflash.strategies import make_strategy, whole_space
 from evoflash.strategies.gaussian_process import (
-    Earlier,
     Features,
     GrowingPosterior,
     kernel_by_kind,
     posterior,
     usual_kernel,
 )
+from evoflash.strategies.prior import Earlier
 from evoflash.strategies.whole_space import OPENING, STANDING, WholeSpace
 
 PLAIN = replace(SPACE, blocks=())  # more points than are listed

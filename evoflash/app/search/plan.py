@@ -26,7 +26,7 @@ EVALUATORS = ("gpu", "emulated")
 # Finds a GPU to measure on, given the one that is wanted, if any; None where there is none.
 Present = Callable[[GpuSpec | None], GpuSpec | None]
 ENERGY = OBJECTIVES["energy"]
-SHIPPED_SEARCHES = 6  # that a run learns from, the nearest
+SHIPPED_SEARCHES = 40  # that a run learns from, the nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class SearchPlan:
     seed: int
     basis: Basis
     is_restricted: bool  # to one family, because the person named it
-    transfer: bool = True  # may learn from the store's searches on near problems
+    transfer: bool = True  # may learn from searches for other problems
     objectives: tuple[Objective, ...] = LATENCY  # of the front that is shown; what is searched for is latency
     shipped: tuple[str, ...] = ()  # the problems of shipped searches that it learns from, the nearest first
     most_seeds: int | None = None  # of a family's hand-written ones; None: all
@@ -68,7 +68,7 @@ class SearchPlan:
             self.basis,
             seed=self.seed,
             **strategy_parts(self.strategy),
-            from_archive=bool(self.archived_seeds or self.shipped),
+            from_archive=bool(self.archived_seeds),
             without_transfer=self.strategy in LEARNS_EARLIER and not self.transfer,
             most_seeds=ALL_SEEDS if self.most_seeds is None else self.most_seeds,
             family=self.fields[0].family.name if self.is_restricted else "",
@@ -106,10 +106,10 @@ def plan(
     """Strings -> a checked Plan; UsageError or DeviceError say what does not fit.
 
     `archive`: start from what the shipped archive has near the problem. It is off where strategies are
-    compared. `transfer`: learn from the store's searches on near problems. `seeds`: so many of each
-    family's hand-written kernels at most, the one meant for such a shape first; None: all. `objective`: what
-    the front that is shown at the end is of, as pareto.objectives_of reads it. `present` looks for a GPU
-    elsewhere than in this machine. Where nothing `is_timed`, nothing is said of how.
+    compared. `transfer`: learn from searches for other problems, the store's and shipped ones. `seeds`: so
+    many of each family's hand-written kernels at most, the one meant for such a shape first; None: all.
+    `objective`: what the front that is shown at the end is of, as pareto.objectives_of reads it. `present`
+    looks for a GPU elsewhere than in this machine. Where nothing `is_timed`, nothing is said of how.
     """
     check_strategy(strategy)
     what, objectives = parse_problem(problem), objectives_of(objective)
@@ -143,14 +143,14 @@ def plan(
         transfer=transfer,
         objectives=objectives,
         is_profiled=profile,
-        shipped=_shipped_problems(what, spec, basis) if archive and strategy in LEARNS_EARLIER else (),
+        shipped=_shipped_problems(what, spec, basis) if transfer and strategy in LEARNS_EARLIER else (),
         most_seeds=seeds,
         llm=llm,
     )
 
 
 def _shipped_problems(problem: Problem, gpu: GpuSpec, basis: Basis) -> tuple[str, ...]:
-    """Near problems whose outcomes ship with evoflash. They were measured, and teach no model's estimates."""
+    """Problems whose outcomes ship with evoflash. They were measured, and teach no model's estimates."""
     if basis is not Basis.MEASURED:
         return ()
     return tuple(each.problem for each in champions.near(problem, gpu.name, SHIPPED_SEARCHES))

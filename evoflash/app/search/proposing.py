@@ -22,7 +22,7 @@ from evoflash.search import Strategy
 from evoflash.space import Genome
 from evoflash.spawning import spawning
 from evoflash.strategies import make_strategy
-from evoflash.strategies.gaussian_process import Earlier
+from evoflash.strategies.prior import Earlier
 from evoflash.strategies.surrogate import SEEDS
 
 EarlierSearches = Mapping[str, tuple[Earlier, ...]]
@@ -33,7 +33,7 @@ _Field = tuple[str, tuple[Genome, ...], tuple[Genome, ...]]  # a family, its see
 def strategy_of(plan: SearchPlan, earlier: EarlierSearches | None = None) -> Strategy:
     """A strategy for each family; above several of them stands the bandit that divides the budget.
 
-    `earlier` are searches on near problems by family, the nearest first.
+    `earlier` are searches for other problems by family, the nearest first.
     """
     earlier = earlier or {}
     members = {}

@@ -371,11 +371,10 @@ def _search(
     history = store.history(current)
     if history:
         say(f"continuing run {current.id} at {limits.of_budget(store.spent_budget(current))}.")
-    earlier = transfer.earlier(store, current, plan.fields)
     if current.start.learns_from:
-        say("learning from earlier searches on near problems; --no-transfer: not.")
+        say("learning from earlier searches on other problems; --no-transfer: not.")
     if current.start.learns_from_shipped:
-        say("learning from shipped searches on near problems; --no-archive: not.")
+        say("learning from shipped searches on other problems; --no-transfer: not.")
     floor = floor_us(plan.problem, plan.gpu)
     if limits.until is not None:
         say(f"searching until {floor / limits.until:.2f} us: the physical floor is {floor:.2f} us.")
@@ -389,7 +388,8 @@ def _search(
     )
     with (
         evaluator(plan, past, machines=machines) as evaluates,
-        proposals_from(plan, earlier, apart=machines.has_many_gpus) as alone,
+        # Read beside the evaluator's start.
+        proposals_from(plan, transfer.earlier(store, current, plan), apart=machines.has_many_gpus) as alone,
         beside(alone, plan.llm, tasks, store, current) as strategy,
         watch(title, plan.basis, limits, history) as progress,
     ):

@@ -1,9 +1,9 @@
-"""What earlier searches teach the next one: their outcomes on near problems. Searches nothing.
+"""What earlier searches teach the next one: their outcomes on other problems. Searches nothing.
 
-They are those of the store, and those that ship with evoflash for the GPU (champions/). Which, and how many
-outcomes of each, is chosen when a run begins and kept with it: a search that is continued uses
-the same, however much the store has grown since. Runs are named by their search and when it began: a run's
-number is another one in a database that runs were merged into.
+They are those of the store, and those that ship with evoflash for the GPU (champions/), of the same
+operation, the nearest problems first. Which, and how many outcomes of each, is chosen when a run begins and
+kept with it: a search that is continued uses the same, however much the store has grown since. Runs are named
+by their search and when it began: a run's number is another one in a database that runs were merged into.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,44 +11,48 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from evoflash import champions as champion
-from evoflash.app.search.plan import SearchField, SearchPlan
+from evoflash.app.search.plan import SearchField, SearchPlan, space_of
 from evoflash.champions import past_searches
 from evoflash.errors import UsageError
 from evoflash.evaluation import EarlierRun, Evaluation, Run, RunStart
-from evoflash.problem import parse_problem
+from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
+from evoflash.specs import GpuSpec
 from evoflash.store.store import Store
 from evoflash.strategies import LEARNS_EARLIER
-from evoflash.strategies.gaussian_process import Earlier
+from evoflash.strategies.gaussian_process import by_share, some_of
+from evoflash.strategies.prior import MOST_OUTCOMES, Earlier
 
-RUNS = 6  # the nearest
-SEEDS = 2  # of each search, its best
+RUNS = 20  # the nearest
+SEEDS = 2  # of each of some near searches, its best
+NEAREST = 6  # searches, where they are near, that seeds come from
+FEWEST = 8  # outcomes of a family: its seeds alone teach nothing
 Timed = tuple[Genome, float]  # in us, infinite for what failed
 
 
 def start_of(store: Store, plan: SearchPlan) -> RunStart:
     """What a run of the plan that begins now would start and learn from: of the archive what the plan names,
-    of the store the nearest runs on other problems of the same GPU and basis, unless transfer is off.
+    of the store the nearest runs on other problems of the same GPU and basis.
     """
     learns = plan.strategy in LEARNS_EARLIER and plan.transfer
     return RunStart(
         archive=tuple(genome.id for genome in plan.archived_seeds),
-        learns_from=tuple(_near_runs(store, plan)) if learns else (),
+        learns_from=tuple(_alike_runs(store, plan)) if learns else (),
         learns_from_shipped=plan.shipped,
     )
 
 
-def _near_runs(store: Store, plan: SearchPlan) -> Iterator[EarlierRun]:
-    near = sorted((_distance(plan, run), -run.id, run) for run in store.runs() if _is_near(plan, run))
+def _alike_runs(store: Store, plan: SearchPlan) -> Iterator[EarlierRun]:
+    near = sorted((_distance(plan, run), -run.id, run) for run in store.runs() if _is_alike(plan, run))
     for _, _, run in near[:RUNS]:
         if count := len(store.history(run)):
             yield EarlierRun(run.key.problem, run.key.search_name, run.key.seed, run.created, count)
 
 
-def _is_near(plan: SearchPlan, run: Run) -> bool:
+def _is_alike(plan: SearchPlan, run: Run) -> bool:
     key = run.key
     is_alike = (key.gpu, key.basis, run.gpu_hash) == (plan.gpu.name, plan.basis, plan.gpu.hash)
-    return is_alike and key.problem != str(plan.problem) and _distance(plan, run) <= champion.NEAR
+    return is_alike and key.problem != str(plan.problem) and _distance(plan, run) < np.inf
 
 
 def _distance(plan: SearchPlan, run: Run) -> float:
@@ -58,14 +62,22 @@ def _distance(plan: SearchPlan, run: Run) -> float:
         return np.inf
 
 
-def earlier(store: Store, current: Run, fields: Sequence[SearchField]) -> Mapping[str, tuple[Earlier, ...]]:
-    """What the run `current` uses, by family, the nearest search first."""
-    problem, found = parse_problem(current.key.problem), [*_runs(store, current), *_shipped_outcomes(current)]
-    searches = sorted(found, key=lambda search: champion.distance(problem, parse_problem(search[0])))
+def earlier(store: Store, current: Run, plan: SearchPlan) -> Mapping[str, tuple[Earlier, ...]]:
+    """What the run `current` of the plan uses, by family, the nearest search first."""
+    runs = list(_runs(store, current))
+    found = [*runs, *_shipped_outcomes(current)]  # the best of what ships is in the archive
+    problems = [parse_problem(text) for text, _ in found]
+    far = [champion.distance(plan.problem, problem) for problem in problems]
+    nearest = sorted(range(len(found)), key=lambda at: far[at])
+    own = [at for at in nearest if at < len(runs) and far[at] <= champion.NEAR]
+    starting = set(own[:NEAREST])
     mine = {
-        field.family.name: [_earlier(outcomes, field.space) for _, outcomes in searches] for field in fields
+        field.family.name: [
+            _earlier(found[at][1], problems[at], field, plan.gpu, starts=at in starting) for at in nearest
+        ]
+        for field in plan.fields
     }
-    return {name: tuple(each for each in found if each.outcomes) for name, found in mine.items()}
+    return {name: tuple(each for each in found if each is not None) for name, found in mine.items()}
 
 
 def _runs(store: Store, current: Run) -> Iterator[tuple[str, list[Timed]]]:
@@ -91,13 +103,29 @@ def _genome_time(evaluation: Evaluation) -> Timed:
     return evaluation.genome, np.inf if evaluation.learnt_us is None else evaluation.learnt_us
 
 
-def _earlier(outcomes: Iterable[Timed], space: SearchSpace) -> Earlier:
-    """Those of a space's family whose genomes are valid in it."""
-    mine = ((_here(genome, space), us) for genome, us in outcomes if genome.family == space.family)
-    return Earlier(tuple((genome, us) for genome, us in mine if genome is not None))
+def _earlier(
+    outcomes: Iterable[Timed], problem: Problem, field: SearchField, gpu: GpuSpec, *, starts: bool
+) -> Earlier | None:
+    """A search's outcomes of the field's family, as genomes of the space of its own problem; None of few."""
+    mine = [(genome, us) for genome, us in outcomes if genome.family == field.family.name]
+    if len(mine) < FEWEST:
+        return None
+    there = space_of(field.family, problem, gpu)
+    known = [(found, us) for genome, us in mine if (found := _valid_in(there, genome)) is not None]
+    scores = np.array([us for _, us in known])
+    kept = [known[at] for at in some_of(by_share(scores, scores), MOST_OUTCOMES)]
+    proportions = there.proportions
+    fastest = sorted((us, at) for at, (_, us) in enumerate(mine) if us < np.inf)[:SEEDS] if starts else ()
+    best = (_valid_in(field.space, mine[at][0]) for _, at in fastest)
+    return Earlier(
+        tuple(kept),
+        tuple(proportions.of(genome) for genome, _ in kept) if proportions else (),
+        proportions.sizes if proportions else (),
+        tuple(genome for genome in best if genome is not None),
+    )
 
 
-def _here(genome: Genome, space: SearchSpace) -> Genome | None:
+def _valid_in(space: SearchSpace, genome: Genome) -> Genome | None:
     """The genome completed to one of this space; None where it is none, or not valid."""
     try:
         found = space.genome(genome.as_dict())
@@ -111,5 +139,5 @@ def seeds(field: SearchField, searches: Sequence[Earlier]) -> tuple[Genome, ...]
     """In the order of what they are expected to be worth: the archive's, the best of near searches, the
     family's own.
     """
-    best = (genome for each in searches for genome in each.best(SEEDS))
+    best = (genome for each in searches for genome in each.starts)
     return tuple(dict.fromkeys((*field.archived, *best, *field.seeds)))

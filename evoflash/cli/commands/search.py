@@ -117,7 +117,8 @@ def search(
         bool, typer.Option(help="Start from kernels measured before on such a GPU (champions/).")
     ] = True,
     transfer: Annotated[
-        bool, typer.Option(help="Learn from the database's searches on near problems (surrogate).")
+        bool,
+        typer.Option(help="Learn from searches on other problems, stored and shipped (surrogate)."),
     ] = True,
     seeds: Annotated[
         int | None,

@@ -1,4 +1,4 @@
-"""A search learns from the store's searches on near problems; what it learnt from is kept with the run."""
+"""A search learns from the store's searches on other problems; what it learnt from is kept with the run."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -16,6 +16,7 @@ from evoflash.space import Genome
 from evoflash.store.store import Store, open_store
 
 NEAR, FAR, OWN = "b=1,h=8,s=640,d=64", "b=8,h=32,s=8192,d=128", "b=1,h=8,s=512,d=64"
+COUNT = transfer.FEWEST
 
 
 def plan(*, problem: str = OWN, strategy: str = "surrogate", **options: bool) -> planning.SearchPlan:
@@ -41,7 +42,7 @@ def drawn(problem: str, count: int) -> tuple[Genome, ...]:
 
 
 def searched(
-    store: Store, problem: str, count: int = 6, basis: Basis = Basis.ESTIMATED
+    store: Store, problem: str, count: int = COUNT, basis: Basis = Basis.ESTIMATED
 ) -> tuple[Genome, ...]:
     """A search that found each genome faster than the one before; the second failed."""
     wanted, genomes = plan(problem=problem), drawn(problem, count)
@@ -55,17 +56,21 @@ def searched(
     return genomes
 
 
-def test_near_searches_of_the_same_gpu_and_basis_are_noted_and_no_others(store) -> None:
-    searched(store, FAR)
+def noted(run: Run, count: int = COUNT) -> EarlierRun:
+    return EarlierRun(run.key.problem, "uniform", run.key.seed, run.created, count)
+
+
+def test_searches_of_the_same_gpu_and_basis_are_noted_and_no_others(store) -> None:
     searched(store, NEAR, basis=Basis.MEASURED)
     searched(store, OWN)
     assert transfer.start_of(store, plan()).learns_from == ()
 
+    searched(store, FAR)
+    far = store.runs()[0]
     searched(store, NEAR)
+    near = store.runs()[0]
 
-    newest = store.runs()[0]
-    noted = EarlierRun(newest.key.problem, "uniform", newest.key.seed, newest.created, 6)
-    assert transfer.start_of(store, plan()).learns_from == (noted,)
+    assert transfer.start_of(store, plan()).learns_from == (noted(near), noted(far))
     assert transfer.start_of(store, plan(transfer=False)).learns_from == ()
 
 
@@ -73,28 +78,49 @@ def test_what_a_run_learns_from_is_what_there_was_when_it_began(store) -> None:
     genomes = searched(store, NEAR)
     wanted = plan()
     run = begun(store, wanted, transfer.start_of(store, wanted))
-    before = transfer.earlier(store, run, wanted.fields)
+    before = transfer.earlier(store, run, wanted)
     searched(store, "b=1,h=8,s=520,d=64")
 
     again = begun(store, wanted, transfer.start_of(store, wanted))
 
     assert again.id == run.id
-    assert transfer.earlier(store, again, wanted.fields) == before
+    assert transfer.earlier(store, again, wanted) == before
     (found,) = before["flash_mma"]
-    assert {genome for genome, _ in found.outcomes} == set(genomes)
+    assert [genome for genome, _ in found.outcomes] == list(genomes)
     assert found.outcomes[1][1] == np.inf
-    assert found.best(2) == (genomes[5], genomes[4])
+    assert found.starts == (genomes[-1], genomes[-2])
+
+
+def test_outcomes_are_known_by_the_proportions_of_their_own_problem(store) -> None:
+    searched(store, FAR)
+    wanted, there = plan(), plan(problem=FAR).fields[0].space.proportions
+    run = begun(store, wanted, transfer.start_of(store, wanted))
+
+    (found,) = transfer.earlier(store, run, wanted)["flash_mma"]
+
+    assert there is not None
+    assert found.sizes == there.sizes != wanted.fields[0].space.proportions.sizes
+    assert list(found.proportions) == [there.of(genome) for genome, _ in found.outcomes]
+    assert found.starts == ()  # its problem is too far away for its best to be worth a try
+
+
+def test_few_outcomes_of_a_family_teach_nothing(store) -> None:
+    searched(store, NEAR, count=COUNT - 1)
+    wanted = plan()
+    run = begun(store, wanted, transfer.start_of(store, wanted))
+
+    assert transfer.earlier(store, run, wanted) == {"flash_mma": ()}
 
 
 def test_the_best_of_near_searches_are_seeds_before_the_family_s_own(store) -> None:
     genomes = searched(store, NEAR)
     wanted = plan()
     run = begun(store, wanted, transfer.start_of(store, wanted))
-    strategy = strategy_of(wanted, transfer.earlier(store, run, wanted.fields))
+    strategy = strategy_of(wanted, transfer.earlier(store, run, wanted))
 
     asked = [strategy.ask() for _ in range(3)]
 
-    assert asked[:2] == [Proposal(genomes[5], "seed"), Proposal(genomes[4], "seed")]
+    assert asked[:2] == [Proposal(genomes[-1], "seed"), Proposal(genomes[-2], "seed")]
     assert asked[2].genome in wanted.fields[0].seeds
 
 
@@ -102,7 +128,7 @@ def test_a_run_that_noted_nothing_learns_nothing(store) -> None:
     searched(store, NEAR)
     wanted = plan(transfer=False)
 
-    assert transfer.earlier(store, begun(store, wanted), wanted.fields) == {"flash_mma": ()}
+    assert transfer.earlier(store, begun(store, wanted), wanted) == {"flash_mma": ()}
 
 
 def test_a_search_that_may_not_learn_is_a_run_of_its_own() -> None:
@@ -116,7 +142,7 @@ def test_a_run_that_was_merged_into_another_database_learns_from_the_same_search
     with open_store(source) as store:
         searched(store, NEAR)
         run = begun(store, wanted, transfer.start_of(store, wanted))
-        before = transfer.earlier(store, run, wanted.fields)
+        before = transfer.earlier(store, run, wanted)
     with open_store(target) as store:
         searched(store, "b=1,h=8,s=520,d=64", count=9)  # takes the number that the near one had
 
@@ -125,10 +151,10 @@ def test_a_run_that_was_merged_into_another_database_learns_from_the_same_search
     assert merging.exit_code == 0, merging.output
     with open_store(target) as store:
         merged = next(run for run in store.runs() if run.key == wanted.key)
-        assert transfer.earlier(store, merged, wanted.fields) == before
+        assert transfer.earlier(store, merged, wanted) == before
 
 
-SAID = "learning from earlier searches on near problems; --no-transfer: not."
+SAID = "learning from earlier searches on other problems; --no-transfer: not."
 
 
 def searched_by_command(db: Path, budget: int, *options: str) -> tuple[list[Proposal], str]:
@@ -147,14 +173,14 @@ def test_the_command_starts_from_near_searches_and_goes_on_with_the_same_ones(tm
     with open_store(str(db)) as store:
         genomes = searched(store, NEAR)
     begun, said = searched_by_command(db, 1)
-    assert begun == [Proposal(genomes[5], "seed")]
+    assert begun == [Proposal(genomes[-1], "seed")]
     assert SAID in said
 
     with open_store(str(db)) as store:
         searched(store, "b=1,h=8,s=520,d=64", count=9)  # nearer, and there too late
     continued, _ = searched_by_command(db, 2)
 
-    assert continued == [*begun, Proposal(genomes[4], "seed")]
+    assert continued == [*begun, Proposal(genomes[-2], "seed")]
 
 
 @pytest.mark.slow
