@@ -29,8 +29,15 @@ def is_among(value: Value | None, values: Iterable[Value]) -> bool:
     return any(value is v or (value == v and type(value) is type(v)) for v in values)
 
 
+class _HashRoom:
+    """Room for a hash that is worked out once: a search asks a thousand times which genomes it knows."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True)
-class Genome:
+class Genome(_HashRoom):
     """One point of a search space: a kernel family and a value for each of its active params."""
 
     family: str
@@ -54,6 +61,13 @@ class Genome:
 
     def as_dict(self) -> dict[str, Value]:
         return dict(self.values)
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", hash((self.family, self.version, self.values, self.edits)))
+            return self._hash
 
     def __str__(self) -> str:
         edits = f" with {len(self.edits)} edits of its text" if self.edits else ""

@@ -27,7 +27,7 @@ def mutate(parents: Sequence[Genome], space: SearchSpace, rng: np.random.Generat
         more = [{**alone, "kv_splits": count} for count in space.param("kv_splits").values[1:]]
         back = []
     else:
-        steps = shift(parent, space, kv_splits=1), shift(parent, space, kv_splits=2)
+        steps = [shift(parent, space, kv_splits=way) for way in (1, 2, 3)]
         more = [dict(step) for step in steps if step]
         back = [shift(parent, space, kv_splits=-1), *switch(parent, space, "combine_threads")]
     packed = [{**count, **pack} for count in more for pack in switch(parent, space, "pack_gqa", "on")]

@@ -225,6 +225,8 @@ class PastSearch:
     problem: str  # canonical, str(Problem)
     source: str  # where they were measured, and when
     families: Mapping[str, Outcomes]
+    # By family, of each outcome: what perf_model knows of such a genome on that problem before it is tried.
+    proportions: Mapping[str, tuple[tuple[float, ...], ...]]
 
 
 @cache
@@ -256,8 +258,13 @@ def near(problem: Problem, gpu: str, most: int) -> tuple[PastSearch, ...]:
 
 
 def _search(entry: dict[str, Any]) -> PastSearch:
-    families = {name: _outcomes(name, table) for name, table in entry["families"].items()}
-    return PastSearch(entry["problem"], entry["source"], families)
+    tables = entry["families"]
+    return PastSearch(
+        entry["problem"],
+        entry["source"],
+        {name: _outcomes(name, table) for name, table in tables.items()},
+        {name: tuple(map(tuple, table["proportions"])) for name, table in tables.items()},
+    )
 
 
 def _outcomes(family: str, table: dict[str, Any]) -> Outcomes:

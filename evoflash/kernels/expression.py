@@ -42,6 +42,11 @@ class Expression:
         bound._known = {**_GLOBALS, **known}
         return bound
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that stand in it, functions among them."""
+        return frozenset(node.id for node in ast.walk(self.python()) if isinstance(node, ast.Name))
+
     def python(self) -> ast.expr:
         """The expression's tree, made anew."""
         return ast.parse(self._python, mode="eval").body

@@ -244,6 +244,14 @@ class Family:
         names = {**fixed, **workload.names()}
         return tuple(_launch(kernel, names) for kernel in self.kernels if kernel.when(names))
 
+    def shape_names(self) -> tuple[str, ...]:
+        """What shapes_of() and loop() depend on, of a workload and a compile key: genomes whose names() have
+        the same values of these have the same shapes.
+        """
+        shapes = [each for kernel in self.kernels for each in kernel.expressions]
+        asked = [*shapes, *(self.model[name] for name in _LOOP)]
+        return tuple(sorted(frozenset[str]().union(*(each.names for each in asked))))
+
     def tensor_maps(self, names: Mapping[str, Any]) -> tuple[TensorMapSpec, ...]:
         """The tensor maps that a kernel takes, from names(). TemplateError for one that no GPU knows."""
         maps = tuple(_tensor_map(each, names) for each in self.maps if each.when(names))

@@ -134,6 +134,12 @@ class KernelSpec:
     resident: Expression
     dependent: Expression
 
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """All of them."""
+        sides = *self.grid, *self.block, *self.cluster
+        return (*sides, self.when, self.smem, self.resident, self.dependent)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MapOf:

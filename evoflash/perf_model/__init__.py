@@ -436,19 +436,26 @@ PROPORTIONS = (  # all but the last in powers of two
 def proportions_on(problem: Problem, family: "Family", gpu: GpuSpec) -> Proportions:
     """The proportions of the family's valid genomes, means over the problem's workloads."""
     quick = [family.quick_names(workload.compile_key(gpu.arch), gpu) for workload in problem.workloads]
+    asked = family.shape_names()
+    known: dict[
+        tuple[int, tuple[Any, ...]], tuple[float, ...]
+    ] = {}  # half of all genomes have another's shapes
 
     def of(genome: Genome) -> tuple[float, ...]:
         each, values = [], genome.as_dict()
-        for workload, names_of in zip(problem.workloads, quick, strict=True):
+        for at, (workload, names_of) in enumerate(zip(problem.workloads, quick, strict=True)):
             names = names_of(values)
-            launches = family.shapes_of(names, workload)
-            each.append(_proportions(launches, family.loop(names), workload, gpu))
+            shape = at, tuple(names.get(name) for name in asked)
+            if shape not in known:
+                launches = family.shapes_of(names, workload)
+                known[shape] = _proportions(launches, family.loop(names), workload, gpu)
+            each.append(known[shape])
         return tuple(sum(column) / len(column) for column in zip(*each, strict=True))
 
-    return Proportions(PROPORTIONS, of, _sizes(problem, gpu))
+    return Proportions(PROPORTIONS, of, sizes_of(problem, gpu))
 
 
-def _sizes(problem: Problem, gpu: GpuSpec) -> tuple[float, ...]:
+def sizes_of(problem: Problem, gpu: GpuSpec) -> tuple[float, ...]:
     """Logarithms of the problem's numbers by name, means over its workloads; a condition that holds is 16."""
     each = [{**workload.names(), **workload.compile_key(gpu.arch).names()} for workload in problem.workloads]
     numbers = sorted(name for name, value in each[0].items() if isinstance(value, int | float))

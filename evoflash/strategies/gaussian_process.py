@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evoflash.space import Genome, Param, Proportions, SearchSpace
+from evoflash.space import Genome, Param, SearchSpace
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
@@ -48,7 +48,7 @@ class Features:
             for param in free
         ]
         self._proportions = space.proportions
-        self._kept: dict[Genome, tuple[float, ...]] = {}
+        self._kept: dict[Genome, Floats] = {}
         found = [(kind, table.shape[1]) for kinds in views for kind, table in kinds]
         found += [("proportion", 1)] * len(self._proportions.names if self._proportions else ())
         self.kinds = tuple(kind for kind, _ in found)
@@ -67,10 +67,13 @@ class Features:
         return codes
 
     def of(self, genomes: Sequence[Genome]) -> Floats:
-        """(genomes, columns)."""
-        known = self._proportions
-        proportions = [self._proportions_of(known, genome) for genome in genomes] if known else ()
-        return self.rows(genomes, proportions)
+        """(genomes, columns). Rows are kept: a genome is offered in many batches."""
+        if new := [genome for genome in dict.fromkeys(genomes) if genome not in self._kept]:
+            known = self._proportions
+            rows = self.rows(new, [known.of(genome) for genome in new] if known else ())
+            self._kept.update(zip(new, rows, strict=True))
+        found = [self._kept[genome] for genome in genomes]
+        return np.array(found).reshape(len(found), len(self.view))
 
     def rows(self, genomes: Sequence[Genome], proportions: Sequence[tuple[float, ...]]) -> Floats:
         """The same of genomes whose proportions are known: of another problem, say."""
@@ -80,12 +83,6 @@ class Features:
             names = len(self._proportions.names)
             parts.append(_PROPORTION * np.array(proportions, dtype=np.float64).reshape(len(genomes), names))
         return np.hstack(parts) if parts else np.zeros((len(genomes), 0))
-
-    def _proportions_of(self, proportions: Proportions, genome: Genome) -> tuple[float, ...]:
-        """Kept: a genome is offered in many batches."""
-        if genome not in self._kept:
-            self._kept[genome] = proportions.of(genome)
-        return self._kept[genome]
 
 
 def _views(param: Param, *, may_be_inactive: bool, by_twos: bool) -> list[tuple[str, Floats]]:

@@ -17,18 +17,18 @@ seed and of the outcomes that are known.
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from evoflash.evaluation import Evaluation, Proposal
-from evoflash.space import Genome, SearchSpace
+from evoflash.space import Genome, SearchSpace, Value
 from evoflash.strategies.gaussian_process import (
     Covariance,
     Floats,
+    Posterior,
     favourite,
     fit,
     posterior,
@@ -75,6 +75,7 @@ STANDING = "model", "model", "division", "jump", "immigrant"
 FIRST = "model", "division", "division", "model", "division"
 FIRST_OUTCOMES = 100
 _Condition = Callable[[Genome], bool]
+Division = tuple[Value | None, ...]  # the values of a partition's genes
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ class Offers:
             yield from (Proposal(far, "two_genes", parents) for far in self._far(elite, known))
             yield from (Proposal(near, "one_gene", parents) for near in self._around.one_gene(elite))
         for elite in known.elites:
-            yield from (Proposal(other, "division", (elite.id,)) for other in self._other_divisions(elite))
+            parents = (elite.id,)
+            yield from (Proposal(other, "division", parents) for other in self._other_divisions(elite))
         yield from self._children(known, elites)
         yield from map(Proposal, known.points)
         if len(known.points) < WALKS:
@@ -192,6 +194,44 @@ class Offers:
         return None
 
 
+class Favourites:
+    """Gives of what is offered, one after the other, what the model prefers: each as if those before it had
+    been tried and found as expected.
+    """
+
+    def __init__(
+        self,
+        pool: Sequence[Proposal],
+        expected: Posterior,
+        best: float,
+        division_of: Callable[[Genome], Division],
+        taken: Iterable[Genome],
+    ) -> None:
+        """`expected` (pool,) in the units of `best`, the best target there is."""
+        self._pool, self._expected, self._best, self._division_of = pool, expected, best, division_of
+        self._at = {each.genome: at for at, each in enumerate(pool)}
+        self._free = np.ones(len(pool), dtype=bool)
+        self._divisions = [division_of(each.genome) for each in pool]
+        self._tried = {division_of(genome) for genome in taken}
+
+    def next(self, *, of_new_division: bool = False) -> Proposal | None:
+        """The favourite of those that are not taken, or of those that divide the work as none that is."""
+        among = self._free
+        if of_new_division:
+            among = among & [division not in self._tried for division in self._divisions]
+        if not among.any():
+            return None
+        at = favourite(self._expected, self._best, among)
+        self._expected.assume(at)
+        return self._pool[at]
+
+    def take(self, genome: Genome) -> None:
+        """Offer it no more."""
+        self._tried.add(self._division_of(genome))
+        if (at := self._at.get(genome)) is not None:
+            self._free[at] = False
+
+
 class Surrogate(ModelStrategy):
     """Proposes seeds and random genomes first, then what the model prefers."""
 
@@ -210,6 +250,7 @@ class Surrogate(ModelStrategy):
         # Outcomes that the picks know of. Without earlier searches there are no picks before the first ones.
         self._learnt = -1 if self._earlier else 0
         self._partition = partition_of(space)
+        self._divisions: dict[Genome, Division] = {}
         self._elites = Population(cell=self._partition, size=ELITES, per_cell=OF_A_DIVISION)
 
     def _next(self) -> Proposal | None:
@@ -261,15 +302,13 @@ class Surrogate(ModelStrategy):
         fewest = 0 if self._earlier else FEWEST
         if not known.elites or sum(each.learnt_us is not None for each in known.told) < fewest:
             return
-        prefer = self._preference(known)
-        division = functools.cache(lambda genome: values_of(genome, self._partition))
-        tried = {division(genome) for genome in known.taken}
+        favourites = self._favourites(known)
         kinds = STANDING if stands_still(known.told, STANDSTILL) else MOVING
         for kind in itertools.cycle(FIRST if len(known.told) < FIRST_OUTCOMES else kinds):
             if kind == "division":
-                proposal = prefer(lambda genome: division(genome) not in tried) or prefer(None)
+                proposal = favourites.next(of_new_division=True) or favourites.next()
             elif kind == "model":
-                proposal = prefer(None)
+                proposal = favourites.next()
             else:
                 is_new = lambda genome: genome not in known.taken  # noqa: E731
                 jumped = self._offers.jump(known.elites, is_new, known.rng) if kind == "jump" else None
@@ -278,51 +317,45 @@ class Surrogate(ModelStrategy):
             if proposal is None:
                 return
             known.taken.add(proposal.genome)
-            tried.add(division(proposal.genome))
+            favourites.take(proposal.genome)
             yield proposal
 
-    def _preference(self, known: BatchContext) -> Callable[[_Condition | None], Proposal | None]:
-        """Gives, of what is offered and not taken, the model's favourite that meets a condition."""
+    def _favourites(self, known: BatchContext) -> Favourites:
+        """What the model makes of all that is offered and not taken."""
         offers = {
             each.genome: each
             for each in self._offers.all(known, self._elites)
             if each.genome not in known.taken
         }
-        pool = list(offers.values())
-        targets = self._targets(known.told)
-        trend = self._trend(known.told, targets)
-        some = [known.told[at].genome for at in some_of(targets, LEARNT_FROM)]
+        targets, asked = self._targets(known.told), list(offers)
+        trend, learnt = self._trend(known.told, targets), some_of(targets, LEARNT_FROM)
+        some = [known.told[at].genome for at in learnt]
         expected = posterior(
             self._kernel(known.told),
             self._features.view,
             self._features.of(some),
-            targets[some_of(targets, LEARNT_FROM)] - trend.of(some),
-            self._features.of(list(offers)),
+            targets[learnt] - trend.of(some),
+            self._features.of(asked),
             in_flight=self._features.of(known.in_flight),
         )
-        expected.mean += trend.of(list(offers))
+        expected.mean += trend.of(asked)
         if self._earlier and len(known.told) < OPENING:
             expected.amplitude = max(expected.amplitude, UNSURE)
         best = float(targets.min()) if len(targets) else float(trend.of(known.elites).min())
+        return Favourites(list(offers.values()), expected, best, self._division, known.taken)
 
-        def prefer(meets: _Condition | None) -> Proposal | None:
-            among = [
-                each.genome not in known.taken and (meets is None or meets(each.genome)) for each in pool
-            ]
-            if not any(among):
-                return None
-            at = favourite(expected, best, np.array(among))
-            expected.assume(at)
-            return pool[at]
-
-        return prefer
+    def _division(self, genome: Genome) -> Division:
+        """How it divides its work; kept."""
+        if genome not in self._divisions:
+            self._divisions[genome] = values_of(genome, self._partition)
+        return self._divisions[genome]
 
     def _unproven(self, told: Sequence[Evaluation], proven: Sequence[Genome]) -> tuple[Genome, ...]:
         """The fastest genomes, by a short look, of divisions that no elite has: one of each."""
-        found = {values_of(genome, self._partition): genome for genome in proven}
+        found = {self._division(genome): genome for genome in proven}
         timed = [each for each in told if each.learnt_us is not None and not each.duplicate_of]
         for each in sorted((each for each in timed if not each.is_censored), key=_score_us):
-            found.setdefault(values_of(each.genome, self._partition), each.genome)
+            found.setdefault(self._division(each.genome), each.genome)
         return tuple(genome for genome in found.values() if genome not in proven)[:UNPROVEN]
 
     def _targets(self, told: Sequence[Evaluation]) -> Floats:

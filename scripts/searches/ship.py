@@ -4,7 +4,8 @@
         --source "H200, session of 2026-11-24" -o evoflash/champions/h200_searches.json.gz
 
 Searches for one problem become one, whatever they had to find; what was timed in part is left out, and so is
-a family with few outcomes. Measures nothing. The file that is there is read first: its problems stay.
+a family with few outcomes. Measures nothing. The file that is there is read first: its problems stay, with
+the proportions that their genomes have today. So a run without databases makes a stale file new.
 """
 
 import argparse
@@ -18,10 +19,14 @@ import numpy as np
 
 from evoflash.app.search.transfer import FEWEST
 from evoflash.champions import Outcomes, PastSearch, read_past_searches
+from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
+from evoflash.kernels.family import load_family
+from evoflash.perf_model import proportions_on
 from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import read_recording
-from evoflash.space import Genome
+from evoflash.space import Genome, Proportions, SearchSpace
+from evoflash.specs import GpuSpec, load_gpu
 from evoflash.store.store import open_store
 from evoflash.strategies.gaussian_process import by_share, some_of, targets_of
 from evoflash.strategies.prior import MOST_OUTCOMES
@@ -57,7 +62,9 @@ def searches(found: Iterable[tuple[str, Genome, float]], source: str) -> Iterato
         problems.setdefault(problem, {}).setdefault(genome.family, {})[genome] = us
     for problem, families in problems.items():
         kept = {family: _some(tuple(each.items())) for family, each in families.items()}
-        yield PastSearch(problem, source, {name: each for name, each in kept.items() if len(each) >= FEWEST})
+        yield PastSearch(
+            problem, source, {name: each for name, each in kept.items() if len(each) >= FEWEST}, {}
+        )
 
 
 def _some(outcomes: Outcomes) -> Outcomes:
@@ -65,19 +72,34 @@ def _some(outcomes: Outcomes) -> Outcomes:
     return tuple(outcomes[at] for at in some_of(targets, MOST_OUTCOMES))
 
 
-def as_json(search: PastSearch) -> dict[str, Any]:
-    """As evoflash/champions/__init__.py reads it."""
-    families = {name: _table(outcomes) for name, outcomes in search.families.items()}
-    return {"problem": search.problem, "source": search.source, "families": families}
+def as_json(search: PastSearch, gpu: GpuSpec) -> dict[str, Any]:
+    """As evoflash/champions/__init__.py reads it, with the genomes that are valid today."""
+    problem, tables = parse_problem(search.problem), {}
+    for name, outcomes in search.families.items():
+        family = load_family(name)
+        space, known = family.space(problem.compile_keys(gpu.arch), gpu), proportions_on(problem, family, gpu)
+        found = [(_of_today(genome, space), us) for genome, us in outcomes]
+        if valid := tuple((genome, us) for genome, us in found if genome is not None):
+            tables[name] = _table(valid, known) | {"version": space.version}
+    return {"problem": search.problem, "source": search.source, "families": tables}
 
 
-def _table(outcomes: Outcomes) -> dict[str, Any]:
+def _of_today(genome: Genome, space: SearchSpace) -> Genome | None:
+    try:
+        found = space.genome(genome.as_dict())
+    except UsageError:
+        return None
+    return found if genome.version == space.version and space.is_valid(found) else None
+
+
+def _table(outcomes: Outcomes, known: Proportions) -> dict[str, Any]:
     genes = sorted({gene for genome, _ in outcomes for gene, _ in genome.values})
     rows = [
         [None if us == np.inf else round(us, 3), *(genome.as_dict().get(gene) for gene in genes)]
         for genome, us in outcomes
     ]
-    return {"version": outcomes[0][0].version, "genes": genes, "outcomes": rows}
+    proportions = [[round(each, 3) for each in known.of(genome)] for genome, _ in outcomes]
+    return {"genes": genes, "outcomes": rows, "proportions": proportions}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -85,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("databases", nargs="*")
     parser.add_argument("--recorded", nargs="*", type=Path, default=[])
-    parser.add_argument("--source", required=True, help="where and when these were measured")
+    parser.add_argument("--source", default="", help="where and when these were measured")
     parser.add_argument("-o", "--output", type=Path, required=True)
     asked = parser.parse_args(arguments)
     found = [row for db in asked.databases for row in measured(db)]
@@ -93,7 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     new = {each.problem: each for each in searches(found, asked.source)}
     old = read_past_searches(asked.output) if asked.output.exists() else ()
     kept = [new.pop(each.problem, each) for each in old] + list(new.values())
-    lines = ",\n".join(json.dumps(as_json(each), separators=(",", ":")) for each in kept)
+    gpu = load_gpu(asked.output.name.partition("_")[0])
+    lines = ",\n".join(json.dumps(as_json(each, gpu), separators=(",", ":")) for each in kept)
     text = f'{{"made_by":{json.dumps(command())},"searches":[\n{lines}\n]}}\n'
     asked.output.write_bytes(gzip.compress(text.encode(), mtime=0))
     for each in kept:

@@ -15,8 +15,9 @@ from evoflash.champions import Outcomes, PastSearch, read_past_searches
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, RunStart, Status
 from evoflash.kernels.family import load_family
+from evoflash.paths import CHAMPIONS
+from evoflash.perf_model import proportions_on
 from evoflash.problem import parse_problem
-from evoflash.space import Genome
 from evoflash.specs import load_gpu
 from evoflash.store.store import Store, open_store
 from evoflash.strategies.prior import MOST_OUTCOMES
@@ -38,11 +39,19 @@ def outcomes(count: int, problem: str = NEAR) -> Outcomes:
     )
 
 
+def past_search(problem: str, count: int) -> PastSearch:
+    found = outcomes(count)
+    what, gpu = parse_problem(problem), load_gpu("h200")
+    known = proportions_on(what, load_family("flash_mma"), gpu)
+    proportions = tuple(known.of(genome) for genome, _ in found)
+    return PastSearch(problem, "made up", {"flash_mma": found}, {"flash_mma": proportions})
+
+
 @pytest.fixture
 def shipped(monkeypatch: pytest.MonkeyPatch) -> PastSearch:
     """One search near HERE and one far away are what ships for the h200."""
-    mine = PastSearch(NEAR, "made up", {"flash_mma": outcomes(ship.FEWEST)})
-    far = PastSearch(str(parse_problem(FAR)), "made up", {"flash_mma": outcomes(ship.FEWEST - 1)})
+    mine = past_search(NEAR, ship.FEWEST)
+    far = past_search(str(parse_problem(FAR)), ship.FEWEST - 1)
     known = {"h200": (far, mine)}
     monkeypatch.setattr(past_searches, "past_searches", lambda gpu: known.get(gpu, ()))
     monkeypatch.setattr(transfer, "past_searches", lambda gpu: known.get(gpu, ()))
@@ -76,6 +85,9 @@ def test_what_the_script_writes_is_read_back(tmp_path: Path) -> None:
 
     assert (search.problem, search.source) == (NEAR, "a test")
     assert search.families == {"flash_mma": found}
+    known = proportions_on(parse_problem(NEAR), load_family("flash_mma"), load_gpu("h200"))
+    for (genome, _), proportions in zip(found, search.proportions["flash_mma"], strict=True):
+        assert proportions == pytest.approx(known.of(genome), abs=6e-4)
 
 
 def test_few_outcomes_are_left_out_and_problems_that_the_file_had_stay(tmp_path: Path) -> None:
@@ -158,24 +170,31 @@ def test_a_broken_file_ends_in_one_line(tmp_path: Path, text: str) -> None:
         read_past_searches(path)
 
 
-def test_what_ships_for_the_h200_is_of_problems_that_are_and_of_genomes_of_today() -> None:
-    searches = past_searches.past_searches("h200")
+@pytest.mark.parametrize("name", ["h100", "h200"])
+def test_what_ships_is_of_problems_that_are_and_of_genomes_and_proportions_of_today(name: str) -> None:
+    gpu, searches = load_gpu(name), read_past_searches(CHAMPIONS / f"{name}_searches.json.gz")
     assert searches
     for search in searches:
-        problem, gpu = parse_problem(search.problem), load_gpu("h200")
+        problem = parse_problem(search.problem)
         assert str(problem) == search.problem
-        for name, found in search.families.items():
+        for family, found in search.families.items():
             assert ship.FEWEST <= len(found) <= MOST_OUTCOMES
             assert min(us for _, us in found) < math.inf
-            space = load_family(name).space(problem.compile_keys(gpu.arch), gpu)
-            of_today = [space.is_valid(space.genome(genome.as_dict())) for genome, _ in found]
-            assert sum(of_today) > 0.9 * len(of_today)
+            known = proportions_on(problem, load_family(family), gpu)
+            kept = search.proportions[family]
+            assert len(kept) == len(found)
+            space = load_family(family).space(problem.compile_keys(gpu.arch), gpu)
+            for at in range(0, len(found), 40):
+                genome = found[at][0]
+                assert genome.version == space.version
+                assert space.is_valid(genome)
+                # Else: python -m scripts.searches.ship -o evoflash/champions/GPU_searches.json.gz
+                assert kept[at] == pytest.approx(known.of(genome), abs=6e-4)
 
 
 def test_a_genome_keeps_its_id_through_the_file(tmp_path: Path) -> None:
-    genome = Genome("flash_mma", 1, (("a", 1), ("b", False), ("c", "x")))
-    found = ((genome, 1.0),)
-    table = ship.as_json(PastSearch(NEAR, "made up", {"flash_mma": found}))
+    ((genome, _),) = outcomes(1)
+    table = ship.as_json(PastSearch(NEAR, "made up", {"flash_mma": ((genome, 1.0),)}, {}), load_gpu("h200"))
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(json.dumps({"searches": [table]}).encode()))
     ((back, _),) = read_past_searches(path)[0].families["flash_mma"]

@@ -37,7 +37,7 @@ def hopper(text: str) -> tuple[SearchSpace, tuple[Genome, ...]]:
     space = FAMILY.space(problem.compile_keys(H200.arch), H200)
     seeds, rng = (space.genome(seed.values) for seed in FAMILY.seeds), np.random.default_rng(0)
     walk = list(dict.fromkeys(seed for seed in seeds if space.is_valid(seed)))
-    while len(walk) < 60:
+    while len(walk) < 80:
         parent = walk[int(rng.integers(len(walk)))]
         walk.append(OPERATORS["reset"].child([parent], space, rng) or parent)
     return space, (*walk, *(space.sample(rng) for _ in range(3)))

@@ -84,7 +84,8 @@ def test_an_inactive_gene_is_as_far_from_all_its_values() -> None:
 
 def test_a_switch_and_a_number_of_equal_value_are_two_values() -> None:
     mixed = SearchSpace("mixed", (Param("a", (0, False, 1, True)),))
-    rows = Features(mixed).of([Genome("mixed", 1, (("a", value),)) for value in (0, False, 1, True)])
+    genomes = [Genome("mixed", 1, (("a", value),)) for value in (0, False, 1, True)]
+    rows = Features(mixed).rows(genomes, ())
 
     assert len({tuple(row) for row in rows.tolist()}) == 4
 

@@ -26,7 +26,8 @@ from evoflash.strategies.prior import Earlier
 from evoflash.strategies.surrogate import SEEDS
 
 EarlierSearches = Mapping[str, tuple[Earlier, ...]]
-FEWEST_SEEDS = 3  # of each family that come before the strategy's own choice, however many families there are
+FEWEST_SEEDS = 4  # of each family before the strategy's own choice: the bandit's opening, so that hopeless
+# families need no model
 _Field = tuple[str, tuple[Genome, ...], tuple[Genome, ...]]  # a family, its seeds, and which are archived
 
 

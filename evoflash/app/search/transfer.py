@@ -6,7 +6,8 @@ kept with it: a search that is continued uses the same, however much the store h
 by their search and when it began: a run's number is another one in a database that runs were merged into.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from evoflash.app.search.plan import SearchField, SearchPlan, space_of
 from evoflash.champions import past_searches
 from evoflash.errors import UsageError
 from evoflash.evaluation import EarlierRun, Evaluation, Run, RunStart
+from evoflash.perf_model import sizes_of
 from evoflash.problem import Problem, parse_problem
 from evoflash.space import Genome, SearchSpace
 from evoflash.specs import GpuSpec
@@ -62,65 +64,77 @@ def _distance(plan: SearchPlan, run: Run) -> float:
         return np.inf
 
 
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One search's outcomes, of any family; a shipped one has the proportions of its genomes by family."""
+
+    problem: Problem
+    outcomes: Mapping[str, Sequence[Timed]]
+    proportions: Mapping[str, tuple[tuple[float, ...], ...]] | None = None
+
+
 def earlier(store: Store, current: Run, plan: SearchPlan) -> Mapping[str, tuple[Earlier, ...]]:
     """What the run `current` of the plan uses, by family, the nearest search first."""
-    runs = list(_runs(store, current))
-    found = [*runs, *_shipped_outcomes(current)]  # the best of what ships is in the archive
-    problems = [parse_problem(text) for text, _ in found]
-    far = [champion.distance(plan.problem, problem) for problem in problems]
-    nearest = sorted(range(len(found)), key=lambda at: far[at])
-    own = [at for at in nearest if at < len(runs) and far[at] <= champion.NEAR]
-    starting = set(own[:NEAREST])
-    mine = {
-        field.family.name: [
-            _earlier(found[at][1], problems[at], field, plan.gpu, starts=at in starting) for at in nearest
-        ]
+    found = [*_runs(store, current), *_shipped_searches(current)]
+    near = [(champion.distance(plan.problem, search.problem), search) for search in found]
+    near.sort(key=lambda pair: pair[0])
+    # The best of what ships is in the archive.
+    starting = [each for far, each in near if far <= champion.NEAR and each.proportions is None][:NEAREST]
+    return {
+        field.family.name: tuple(
+            made
+            for _, each in near
+            if (made := _earlier(each, field, plan.gpu, starts=any(each is one for one in starting)))
+        )
         for field in plan.fields
     }
-    return {name: tuple(each for each in found if each is not None) for name, found in mine.items()}
 
 
-def _runs(store: Store, current: Run) -> Iterator[tuple[str, list[Timed]]]:
-    """The problem and the outcomes of each run that it learns from and that is still there."""
+def _runs(store: Store, current: Run) -> Iterator[_Search]:
+    """Each run that it learns from and that is still there."""
     where = (current.key.gpu, current.key.basis)
     there = [run for run in store.runs() if (run.key.gpu, run.key.basis) == where]
     runs = {(run.key.problem, run.key.search_name, run.key.seed, run.created): run for run in there}
     for used in current.start.learns_from:
         if (run := runs.get((used.problem, used.search_name, used.seed, used.created))) is not None:
-            history = (evaluation for _, evaluation in store.history(run)[: used.outcomes])
-            yield run.key.problem, [_genome_time(each) for each in history if not each.is_censored]
+            families: dict[str, list[Timed]] = {}
+            for _, each in store.history(run)[: used.outcomes]:
+                if not each.is_censored:
+                    families.setdefault(each.genome.family, []).append(_genome_time(each))
+            yield _Search(parse_problem(run.key.problem), families)
 
 
-def _shipped_outcomes(current: Run) -> Iterator[tuple[str, list[Timed]]]:
-    """The problem and the outcomes of each shipped search that it learns from and this version has."""
+def _shipped_searches(current: Run) -> Iterator[_Search]:
+    """Each shipped search that it learns from and that this version has."""
     known = {each.problem: each for each in past_searches(current.key.gpu)}
     for problem in current.start.learns_from_shipped:
-        if problem in known:
-            yield problem, [pair for each in known[problem].families.values() for pair in each]
+        if (search := known.get(problem)) is not None:
+            yield _Search(parse_problem(problem), search.families, search.proportions)
 
 
 def _genome_time(evaluation: Evaluation) -> Timed:
     return evaluation.genome, np.inf if evaluation.learnt_us is None else evaluation.learnt_us
 
 
-def _earlier(
-    outcomes: Iterable[Timed], problem: Problem, field: SearchField, gpu: GpuSpec, *, starts: bool
-) -> Earlier | None:
-    """A search's outcomes of the field's family, as genomes of the space of its own problem; None of few."""
-    mine = [(genome, us) for genome, us in outcomes if genome.family == field.family.name]
-    if len(mine) < FEWEST:
+def _earlier(search: _Search, field: SearchField, gpu: GpuSpec, *, starts: bool) -> Earlier | None:
+    """A search's outcomes of the field's family, with what a model knows of them; None of few."""
+    outcomes = search.outcomes.get(field.family.name, ())
+    if len(outcomes) < FEWEST:
         return None
-    there = space_of(field.family, problem, gpu)
-    known = [(found, us) for genome, us in mine if (found := _valid_in(there, genome)) is not None]
+    if search.proportions is not None:
+        proportions = search.proportions[field.family.name]
+        is_today = outcomes[0][0].version == field.space.version
+        return Earlier(tuple(outcomes), proportions, sizes_of(search.problem, gpu)) if is_today else None
+    there = space_of(field.family, search.problem, gpu)
+    known = [(found, us) for genome, us in outcomes if (found := _valid_in(there, genome)) is not None]
     scores = np.array([us for _, us in known])
     kept = [known[at] for at in some_of(by_share(scores, scores), MOST_OUTCOMES)]
-    proportions = there.proportions
-    fastest = sorted((us, at) for at, (_, us) in enumerate(mine) if us < np.inf)[:SEEDS] if starts else ()
-    best = (_valid_in(field.space, mine[at][0]) for _, at in fastest)
+    fastest = sorted((us, at) for at, (_, us) in enumerate(outcomes) if us < np.inf)[:SEEDS] if starts else ()
+    best = (_valid_in(field.space, outcomes[at][0]) for _, at in fastest)
     return Earlier(
         tuple(kept),
-        tuple(proportions.of(genome) for genome, _ in kept) if proportions else (),
-        proportions.sizes if proportions else (),
+        tuple(there.proportions.of(genome) for genome, _ in kept) if there.proportions else (),
+        there.proportions.sizes if there.proportions else (),
         tuple(genome for genome in best if genome is not None),
     )
 
