@@ -358,8 +358,9 @@ class Run:
         """
         known = {name: self.environment.get(name, "") for name in ("versions", "operators", "extensions")}
         learnt = [f"{each.search_name} seed {each.seed} of {each.problem}" for each in self.start.learns_from]
-        shipped = [f"shipped {problem}" for problem in self.start.learns_from_shipped]
-        known |= {"archive": ", ".join(self.start.archive), "learns_from": "; ".join([*learnt, *shipped])}
+        if shipped := self.start.learns_from_shipped:
+            learnt.append(f"{len(shipped)} shipped searches, the nearest for {shipped[0]}")
+        known |= {"archive": ", ".join(self.start.archive), "learns_from": "; ".join(learnt)}
         return {name: words for name, words in known.items() if words}
 
     def as_dict(self) -> dict[str, Any]:

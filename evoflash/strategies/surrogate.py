@@ -10,6 +10,9 @@ decides more than its other genes, and few changes of one or two of these lead f
 another. So most of the first picks are divisions that were not tried, and the fastest genome of each division
 keeps neighbours on offer, proven or not: a division is judged once its other genes suit it.
 
+Where searches for other problems are known, the model learns what differs from what they say (prior.py), and
+is asked as soon as the seeds are proposed: what they prefer comes instead of random genomes.
+
 What the model judges is offered to it: genomes near the best and some far away. What takes long to find
 (whether a genome is valid takes up to 0.1 ms) is kept for the next batch. All offers are a function of the
 seed and of the outcomes that are known.

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,27 @@ def test_a_measured_search_learns_from_them_and_goes_on_with_them(tmp_path, ship
     assert start.learns_from_shipped == plan.shipped
     assert earlier.outcomes == shipped.families["flash_mma"]
     assert transfer.seeds(plan.fields[0], (earlier,)) == plan.fields[0].seeds  # their best are the archive's
+
+
+def test_a_family_of_the_same_name_with_other_genes_learns_what_it_has_in_common(tmp_path, shipped) -> None:
+    plan = planned(archive=False)
+    (field,) = plan.fields
+    some = shipped.families["flash_mma"][0][0].as_dict()["block_n"]
+    params = tuple(
+        replace(param, values=tuple(value for value in param.values if value != some))
+        if param.name == "block_n"
+        else param
+        for param in field.space.params
+    )
+    own = replace(plan, fields=(replace(field, space=replace(field.space, params=params)),))
+    with open_store(str(tmp_path / "a.db")) as store:
+        start = transfer.start_of(store, plan)
+        run = store.begin(plan.key, gpu_hash=plan.gpu.hash, budget=9, argv=[], environment={}, start=start)
+        (earlier,) = transfer.earlier(store, run, own)["flash_mma"]
+
+    wanted = [pair for pair in shipped.families["flash_mma"] if pair[0].as_dict()["block_n"] != some]
+    assert list(earlier.outcomes) == wanted != list(shipped.families["flash_mma"])
+    assert len(earlier.proportions) == len(wanted)
 
 
 @pytest.mark.parametrize("options", [{"transfer": False}, {"strategy": "evolution"}])

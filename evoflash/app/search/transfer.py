@@ -6,7 +6,7 @@ kept with it: a search that is continued uses the same, however much the store h
 by their search and when it began: a run's number is another one in a database that runs were merged into.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,9 +122,15 @@ def _earlier(search: _Search, field: SearchField, gpu: GpuSpec, *, starts: bool)
     if len(outcomes) < FEWEST:
         return None
     if search.proportions is not None:
+        # A family of that name in a folder of the user's own may have other genes.
+        is_ours = _membership(field.space)
+        ours = [at for at, (genome, _) in enumerate(outcomes) if is_ours(genome)]
         proportions = search.proportions[field.family.name]
-        is_today = outcomes[0][0].version == field.space.version
-        return Earlier(tuple(outcomes), proportions, sizes_of(search.problem, gpu)) if is_today else None
+        return Earlier(
+            tuple(outcomes[at] for at in ours),
+            tuple(proportions[at] for at in ours),
+            sizes_of(search.problem, gpu),
+        )
     there = space_of(field.family, search.problem, gpu)
     known = [(found, us) for genome, us in outcomes if (found := _valid_in(there, genome)) is not None]
     scores = np.array([us for _, us in known])
@@ -137,6 +143,17 @@ def _earlier(search: _Search, field: SearchField, gpu: GpuSpec, *, starts: bool)
         there.proportions.sizes if there.proportions else (),
         tuple(genome for genome in best if genome is not None),
     )
+
+
+def _membership(space: SearchSpace) -> Callable[[Genome], bool]:
+    """Tells whether all values of a genome are ones of the space, under whatever problem it is valid."""
+    values = {(param.name, type(value), value) for param in space.params for value in param.values}
+
+    def is_ours(genome: Genome) -> bool:
+        own = ((name, type(value), value) for name, value in genome.values)
+        return genome.version == space.version and not genome.edits and values.issuperset(own)
+
+    return is_ours
 
 
 def _valid_in(space: SearchSpace, genome: Genome) -> Genome | None:
