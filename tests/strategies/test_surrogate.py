@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from strategy_cases import SPACE, Notebook, distinct, evaluated, fails, score_us, spend
+from strategy_cases import SPACE, Notebook, cut, distinct, evaluated, fails, score_us, spend
 
 from evoflash.evaluation import Basis, Proposal, Status, Timing
 from evoflash.space import Check, Genome, Param, SearchSpace, Values
@@ -251,6 +251,20 @@ def test_it_learns_from_an_earlier_search_until_its_own_outcomes_count_more() ->
     taught = Earlier(tuple((e.genome, 3.0 * e.score_us if e.score_us else np.inf) for _, e in known))
 
     assert best_after(15, (taught,)) < best_after(15, ())
+
+
+def test_with_earlier_searches_the_model_is_asked_right_after_the_seeds_and_a_cut_search_goes_on() -> None:
+    taught = Earlier(tuple((genome, score_us(genome) or np.inf) for genome in drawn(40, seed=9)))
+
+    def made() -> Surrogate:
+        return Surrogate(SPACE, seed=0, seeds=drawn(3), earlier=(taught,))
+
+    unbroken, broken = spend(made(), 50, ahead=8), cut(made(), 50, at=21, ahead=8)
+
+    assert spend(made(), 50, ahead=8, notebook=broken).proposals == unbroken.proposals
+    operators = [proposal.operator for proposal in unbroken.proposals]
+    assert operators[:3] == ["seed"] * 3
+    assert set(operators[3:8]) & LEARNT
 
 
 @pytest.mark.full  # how well it searches: four searches of 120
