@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evoflash.trust.selftest.corpus import FOLDER
+from evoflash.specs import load_gpu
+from evoflash.trust.selftest.corpus import FOLDER, build_fraud, corpus
 from scripts.validation import adversary
 from scripts.validation.adversary import Row, chosen, examine, record
 
@@ -29,6 +30,12 @@ def test_what_is_right_is_let_be_and_an_edit_is_noticed(name: str, rung: str, sa
 
     assert (row.rung, row.is_good) == (rung, True)
     assert says in row.reason
+
+
+@pytest.mark.parametrize("folder", [FOLDER, SINGLE_EDITS, *sorted(Path(__file__).parent.glob("*_set"))])
+def test_every_edit_of_a_set_fits_the_kernel_as_it_is_rendered_today(folder: Path) -> None:
+    for fraud in corpus(folder):
+        build_fraud(fraud, load_gpu(adversary.GPU))  # else UsageError, which would end the whole set
 
 
 @pytest.mark.slow
