@@ -318,6 +318,12 @@ class Store:
             stored = {e.genome.id: e for _, e in load(connection, _EVAL.run_id == run.id)}
             return [rows.outcome_of(row, stored) for row in proposed]
 
+    def proposal_count(self, run: Run) -> int:
+        """How long history() is."""
+        chosen = sa.select(sa.func.count()).select_from(schema.lineage).where(_LINE.run_id == run.id)
+        with self.database.reading() as connection:
+            return connection.scalar(chosen) or 0
+
     def newest_history(self) -> list[tuple[Proposal, Evaluation]]:
         """The history of the run that was begun last, of baselines and replays aside; empty without one."""
         runs = (run for run in self.runs() if run.key.basis is not Basis.REPLAYED)

@@ -266,6 +266,7 @@ def test_a_duplicate_has_its_twins_outcome_and_its_own_build_in_the_history(stor
     assert (
         replace(twin, genome=duplicate.genome, builds=duplicate.builds, duplicate_of=twin.genome.id) == stored
     )
+    assert store.proposal_count(run) == len(store.history(run)) == 2
 
 
 def test_a_duplicate_is_no_row_of_the_leaderboard_view(store: Store) -> None:

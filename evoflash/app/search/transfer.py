@@ -25,7 +25,7 @@ from evoflash.strategies import LEARNS_EARLIER
 from evoflash.strategies.gaussian_process import by_share, some_of
 from evoflash.strategies.prior import MOST_OUTCOMES, Earlier
 
-RUNS = 20  # the nearest
+RUNS = 12  # the nearest: as many outcomes as a model is taught (prior.TAUGHT)
 SEEDS = 2  # of each of some near searches, its best
 NEAREST = 6  # searches, where they are near, that seeds come from
 FEWEST = 8  # outcomes of a family: its seeds alone teach nothing
@@ -47,7 +47,7 @@ def start_of(store: Store, plan: SearchPlan) -> RunStart:
 def _alike_runs(store: Store, plan: SearchPlan) -> Iterator[EarlierRun]:
     near = sorted((_distance(plan, run), -run.id, run) for run in store.runs() if _is_alike(plan, run))
     for _, _, run in near[:RUNS]:
-        if count := len(store.history(run)):
+        if count := store.proposal_count(run):
             yield EarlierRun(run.key.problem, run.key.search_name, run.key.seed, run.created, count)
 
 
