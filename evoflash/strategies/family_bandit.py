@@ -61,13 +61,18 @@ class Bandit:
         seed: int,
         genes: Mapping[str, int],
         won: Mapping[str, float] | None = None,
+        behind: Mapping[str, float] | None = None,
     ) -> None:
         """`members` maps each family's name to the strategy on its space, `genes` to the number of its genes,
-        and `won` to its share, from 0 to 1, of the best kernels that are known of near problems.
+        `won` to its share, from 0 to 1, of the best kernels that are known of near problems, and `behind` to
+        how many times as slow as the best it was on near problems at least: a hopeless one opens with one
+        proposal.
         """
         self._members, self._seed = dict(members), seed
         self._accounts = {family: _Account(genes[family]) for family in members}
         self._trust = {family: DISTRUST + won.get(family, 0.0) if won else 1.0 for family in members}
+        known = behind or {}
+        self._openings = {each: 1 if known.get(each, 0.0) > HOPELESS else OPENING for each in members}
         self._in_flight: set[Genome] = set()
         self._proposed = 0  # the random stream's position: the same after resuming
 
@@ -109,16 +114,17 @@ class Bandit:
         account.bests.append(best)
 
     def _choose(self, families: list[str], rng: np.random.Generator) -> str:
-        opening = [family for family in families if self._is_opening(self._accounts[family])]
+        opening = [family for family in families if self._is_opening(family)]
         if opening:
             return min(opening, key=lambda family: self._accounts[family].proposed)
         shares = self._shares(families)
         return families[int(rng.choice(len(families), p=shares))]
 
-    def _is_opening(self, account: _Account) -> bool:
+    def _is_opening(self, family: str) -> bool:
+        account = self._accounts[family]
         lead = min(other.best for other in self._accounts.values())
         hopeless = account.correct >= 2 and account.best > lead + math.log(HOPELESS)
-        return account.proposed < OPENING and not hopeless
+        return account.proposed < self._openings[family] and not hopeless
 
     def _shares(self, families: list[str]) -> np.ndarray:
         prospects = np.array([self._accounts[family].prospect() for family in families])

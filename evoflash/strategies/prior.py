@@ -44,6 +44,9 @@ class Earlier:
     proportions: tuple[tuple[float, ...], ...] = ()  # of each genome, on that search's problem; or none
     sizes: tuple[float, ...] = ()  # of that problem: Proportions.sizes
     starts: tuple[Genome, ...] = ()  # its fastest genomes, where its problem is near and they are valid here
+    # Where its problem is near: how many times as slow as the fastest kernel of all families the fastest of
+    # this family was.
+    behind: float | None = None
 
 
 class Prior:

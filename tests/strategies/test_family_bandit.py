@@ -11,7 +11,7 @@ from evoflash.evaluation import Proposal, Timing
 from evoflash.search import Strategy
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies import make_strategy
-from evoflash.strategies.family_bandit import OPENING, Bandit
+from evoflash.strategies.family_bandit import HOPELESS, OPENING, Bandit
 
 
 def over(*spaces: SearchSpace, seed: int = 0, inner: str = "evolution") -> Bandit:
@@ -49,6 +49,19 @@ def shares(notebook: Notebook) -> Counter[str]:
 def test_each_family_opens_in_turn() -> None:
     proposals = spend(over(SPACE, other(SPACE), other(SPACE, "third")), 3 * OPENING).proposals
     assert [p.genome.family for p in proposals] == ["tiles", "other", "third"] * OPENING
+
+
+def test_a_family_that_near_searches_found_hopeless_opens_with_one_proposal_and_may_still_win() -> None:
+    def opened(behind: dict[str, float], factor: float) -> Counter[str]:
+        spaces = SPACE, other(SPACE)
+        members = {space.family: make_strategy("evolution", space, seed=0) for space in spaces}
+        genes = {space.family: len(space.params) for space in spaces}
+        strategy = Bandit(members, seed=0, genes=genes, behind=behind)
+        return shares(spend(strategy, 60, score=slower(other=factor)))
+
+    assert opened({"other": 1.01 * HOPELESS, "tiles": 1.0}, 40.0)["other"] == 1
+    assert opened({"other": 0.99 * HOPELESS}, 40.0)["other"] > 1
+    assert opened({"other": 20.0}, 0.5)["other"] > 30
 
 
 @pytest.mark.parametrize("seed", range(3))

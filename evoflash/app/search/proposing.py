@@ -54,7 +54,12 @@ def strategy_of(plan: SearchPlan, earlier: EarlierSearches | None = None) -> Str
 
     genes = {field.family.name: len(field.space.params) for field in plan.fields}
     won = family_shares_near(plan.problem, plan.gpu.name) if plan.archived_seeds else {}
-    return Bandit(members, seed=plan.seed, genes=genes, won=won)
+    near = {
+        family: [each.behind for each in searches if each.behind is not None]
+        for family, searches in earlier.items()
+    }
+    behind = {family: min(times) for family, times in near.items() if times}
+    return Bandit(members, seed=plan.seed, genes=genes, won=won, behind=behind)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ by their search and when it began: a run's number is another one in a database t
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -80,14 +81,20 @@ def earlier(store: Store, current: Run, plan: SearchPlan) -> Mapping[str, tuple[
     near.sort(key=lambda pair: pair[0])
     # The best of what ships is in the archive.
     starting = [each for far, each in near if far <= champion.NEAR and each.proportions is None][:NEAREST]
-    return {
-        field.family.name: tuple(
-            made
-            for _, each in near
-            if (made := _earlier(each, field, plan.gpu, starts=any(each is one for one in starting)))
+    mine: dict[str, tuple[Earlier, ...]] = {}
+    for field in plan.fields:
+        made = (
+            _earlier(
+                each,
+                field,
+                plan.gpu,
+                starts=any(each is one for one in starting),
+                is_near=far <= champion.NEAR,
+            )
+            for far, each in near
         )
-        for field in plan.fields
-    }
+        mine[field.family.name] = tuple(each for each in made if each is not None)
+    return mine
 
 
 def _runs(store: Store, current: Run) -> Iterator[_Search]:
@@ -112,15 +119,25 @@ def _shipped_searches(current: Run) -> Iterator[_Search]:
             yield _Search(parse_problem(problem), search.families, search.proportions)
 
 
+def _us(timed: Timed) -> float:
+    return timed[1]
+
+
 def _genome_time(evaluation: Evaluation) -> Timed:
     return evaluation.genome, np.inf if evaluation.learnt_us is None else evaluation.learnt_us
 
 
-def _earlier(search: _Search, field: SearchField, gpu: GpuSpec, *, starts: bool) -> Earlier | None:
+def _earlier(
+    search: _Search, field: SearchField, gpu: GpuSpec, *, starts: bool, is_near: bool
+) -> Earlier | None:
     """A search's outcomes of the field's family, with what a model knows of them; None of few."""
     outcomes = search.outcomes.get(field.family.name, ())
     if len(outcomes) < FEWEST:
         return None
+    own, all_us = (
+        min(map(_us, each), default=np.inf) for each in (outcomes, chain(*search.outcomes.values()))
+    )
+    behind = own / all_us if is_near and all_us < np.inf else None
     if search.proportions is not None:
         # A family of that name in a folder of the user's own may have other genes.
         is_ours = _membership(field.space)
@@ -130,6 +147,7 @@ def _earlier(search: _Search, field: SearchField, gpu: GpuSpec, *, starts: bool)
             tuple(outcomes[at] for at in ours),
             tuple(proportions[at] for at in ours),
             sizes_of(search.problem, gpu),
+            behind=behind,
         )
     there = space_of(field.family, search.problem, gpu)
     known = [(found, us) for genome, us in outcomes if (found := _valid_in(there, genome)) is not None]
@@ -142,6 +160,7 @@ def _earlier(search: _Search, field: SearchField, gpu: GpuSpec, *, starts: bool)
         tuple(there.proportions.of(genome) for genome, _ in kept) if there.proportions else (),
         there.proportions.sizes if there.proportions else (),
         tuple(genome for genome in best if genome is not None),
+        behind,
     )
 
 

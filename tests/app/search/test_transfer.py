@@ -1,6 +1,7 @@
 """A search learns from the store's searches on other problems; what it learnt from is kept with the run."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -102,6 +103,24 @@ def test_outcomes_are_known_by_the_proportions_of_their_own_problem(store) -> No
     assert found.sizes == there.sizes != wanted.fields[0].space.proportions.sizes
     assert list(found.proportions) == [there.of(genome) for genome, _ in found.outcomes]
     assert found.starts == ()  # its problem is too far away for its best to be worth a try
+
+
+def test_how_far_a_family_stood_behind_the_best_of_all_is_known_of_near_problems_alone(store) -> None:
+    genomes = searched(store, NEAR)
+    searched(store, FAR)
+    (near,) = [run for run in store.runs() if run.key.problem == plan(problem=NEAR).key.problem]
+    faster = replace(genomes[0], family="flash_wmma")
+    evaluation = Evaluation(
+        faster, near.key.problem, "l4", Basis.ESTIMATED, Status.CORRECT, Rung.DONE, score_us=5.0
+    )
+    store.add(near, evaluation, Proposal(faster))
+    wanted = plan()
+    run = begun(store, wanted, transfer.start_of(store, wanted))
+
+    first, second = transfer.earlier(store, run, wanted)["flash_mma"]
+
+    assert first.behind == pytest.approx((50.0 - (COUNT - 1)) / 5.0)
+    assert second.behind is None
 
 
 def test_few_outcomes_of_a_family_teach_nothing(store) -> None:
