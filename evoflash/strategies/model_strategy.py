@@ -11,7 +11,7 @@ from functools import cached_property
 
 from evoflash.evaluation import Evaluation, Proposal
 from evoflash.space import Genome, SearchSpace
-from evoflash.strategies.gaussian_process import Features, Floats, by_rank, by_share
+from evoflash.strategies.gaussian_process import Features, Floats, Ints, by_rank, by_share
 from evoflash.strategies.prior import Earlier, Prior, Trend, trend_of
 from evoflash.strategies.unseen import Unseen
 
@@ -50,6 +50,11 @@ class ModelStrategy(ABC):
     def _trend(self, told: Sequence[Evaluation], targets: Floats) -> Trend:
         """How far the targets of these outcomes follow what earlier searches say."""
         return trend_of(self._prior, [each.genome for each in told], targets)
+
+    def _beside(self, trend: Trend, targets: Floats, some: Sequence[int] | Ints) -> Floats:
+        """What the targets of some of the first outcomes are beside the trend."""
+        rest: Floats = targets[some] - trend.of([self._told[at].genome for at in some])
+        return rest
 
     @abstractmethod
     def _next(self) -> Proposal | None:

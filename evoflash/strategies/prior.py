@@ -60,8 +60,7 @@ class Prior:
         self._view: Ints = np.append(features.view, features.views + np.arange(len(self._sizes)))
         rows = np.vstack([self._rows_of(each) for each in searches])[:TAUGHT]
         targets = np.concatenate([_targets(each) for each in searches])[:TAUGHT]
-        self._middle, self.spread = float(targets.mean()), float(targets.std()) or 1.0
-        targets = (targets - self._middle) / self.spread
+        targets = (targets - targets.mean()) / (float(targets.std()) or 1.0)
         some = np.random.default_rng(0).permutation(len(targets))[:FITTED_TO]
         usual = usual_kernel(features.views + len(self._sizes))
         self._kernel = fit(usual, rows[some], self._view, targets[some])

@@ -337,7 +337,7 @@ class Surrogate(ModelStrategy):
             self._kernel(known.told),
             self._features.view,
             self._features.of(some),
-            targets[learnt] - trend.of(some),
+            self._beside(trend, targets, learnt),
             self._features.of(asked),
             in_flight=self._features.of(known.in_flight),
         )
@@ -370,10 +370,10 @@ class Surrogate(ModelStrategy):
         while count <= len(told):
             if count not in self._kernels:
                 targets = self._targets(told[:count])
-                rest = targets - self._trend(told[:count], targets).of([each.genome for each in told[:count]])
-                some = some_of(targets, FITTED_TO)
+                trend, some = self._trend(told[:count], targets), some_of(targets, FITTED_TO)
                 rows = self._features.of([told[at].genome for at in some])
-                self._kernels[count] = fit(kernel, rows, self._features.view, rest[some])
+                rest = self._beside(trend, targets, some)
+                self._kernels[count] = fit(kernel, rows, self._features.view, rest)
             kernel, count = self._kernels[count], int(count * LATER)
         return kernel
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -21,9 +21,7 @@ from evoflash.evaluation import Proposal
 from evoflash.space import Genome, SearchSpace
 from evoflash.strategies.gaussian_process import (
     Flags,
-    Floats,
     GrowingPosterior,
-    Ints,
     Posterior,
     distance,
     favourite,
@@ -34,7 +32,7 @@ from evoflash.strategies.gaussian_process import (
 )
 from evoflash.strategies.model_strategy import ModelStrategy
 from evoflash.strategies.neighbourhood import Neighbourhood
-from evoflash.strategies.prior import Earlier, Trend
+from evoflash.strategies.prior import Earlier
 from evoflash.strategies.surrogate import (
     ELITES,
     FEWEST,
@@ -194,8 +192,3 @@ class WholeSpace(ModelStrategy):
         expected = model.after(self._beside(trend, targets, self._learnt))
         expected.mean += trend.of(self._judged)
         return expected, float(targets.min())
-
-    def _beside(self, trend: Trend, targets: Floats, some: Sequence[int] | Ints) -> Floats:
-        """What some outcomes' targets are beside the trend."""
-        rest: Floats = targets[some] - trend.of([self._told[at].genome for at in some])
-        return rest

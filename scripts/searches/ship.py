@@ -17,15 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from evoflash.app.search.transfer import FEWEST
+from evoflash.app.search.transfer import FEWEST, valid_in
 from evoflash.champions import Outcomes, PastSearch, read_past_searches
-from evoflash.errors import UsageError
 from evoflash.evaluation import Basis
 from evoflash.kernels.family import load_family
 from evoflash.perf_model import proportions_on
 from evoflash.problem import parse_problem
 from evoflash.replay.kernel_tuner import read_recording
-from evoflash.space import Genome, Proportions, SearchSpace
+from evoflash.space import Genome, Proportions
 from evoflash.specs import GpuSpec, load_gpu
 from evoflash.store.store import open_store
 from evoflash.strategies.gaussian_process import by_share, some_of, targets_of
@@ -78,18 +77,10 @@ def as_json(search: PastSearch, gpu: GpuSpec) -> dict[str, Any]:
     for name, outcomes in search.families.items():
         family = load_family(name)
         space, known = family.space(problem.compile_keys(gpu.arch), gpu), proportions_on(problem, family, gpu)
-        found = [(_of_today(genome, space), us) for genome, us in outcomes]
+        found = [(valid_in(space, genome), us) for genome, us in outcomes]
         if valid := tuple((genome, us) for genome, us in found if genome is not None):
             tables[name] = _table(valid, known) | {"version": space.version}
     return {"problem": search.problem, "source": search.source, "families": tables}
-
-
-def _of_today(genome: Genome, space: SearchSpace) -> Genome | None:
-    try:
-        found = space.genome(genome.as_dict())
-    except UsageError:
-        return None
-    return found if genome.version == space.version and space.is_valid(found) else None
 
 
 def _table(outcomes: Outcomes, known: Proportions) -> dict[str, Any]:

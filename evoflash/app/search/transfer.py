@@ -7,7 +7,7 @@ by their search and when it began: a run's number is another one in a database t
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -77,24 +77,28 @@ class _Search:
 def earlier(store: Store, current: Run, plan: SearchPlan) -> Mapping[str, tuple[Earlier, ...]]:
     """What the run `current` of the plan uses, by family, the nearest search first."""
     found = [*_runs(store, current), *_shipped_searches(current)]
-    near = [(champion.distance(plan.problem, search.problem), search) for search in found]
-    near.sort(key=lambda pair: pair[0])
-    # The best of what ships is in the archive.
-    starting = [each for far, each in near if far <= champion.NEAR and each.proportions is None][:NEAREST]
-    mine: dict[str, tuple[Earlier, ...]] = {}
-    for field in plan.fields:
-        made = (
-            _earlier(
-                each,
-                field,
-                plan.gpu,
-                starts=any(each is one for one in starting),
-                is_near=far <= champion.NEAR,
-            )
-            for far, each in near
-        )
-        mine[field.family.name] = tuple(each for each in made if each is not None)
-    return mine
+    ranked = [(champion.distance(plan.problem, search.problem), search) for search in found]
+    ranked.sort(key=lambda pair: pair[0])
+    is_ours = {field.family.name: _membership(field.space) for field in plan.fields}
+    mine: dict[str, list[Earlier]] = {name: [] for name in is_ours}
+    starting = 0
+    for far, search in ranked:
+        is_near = far <= champion.NEAR
+        # The best of what ships is in the archive.
+        starts = is_near and search.proportions is None and starting < NEAREST
+        starting += starts
+        best_us = min(map(_us, chain(*search.outcomes.values())), default=np.inf)
+        for field in plan.fields:
+            name = field.family.name
+            if len(outcomes := search.outcomes.get(name, ())) < FEWEST:
+                continue
+            if search.proportions is None:
+                made = _of_a_run(search, field, plan.gpu, starts=starts)
+            else:
+                made = _of_a_shipped_one(search, name, plan.gpu, is_ours[name])
+            is_behind = is_near and best_us < np.inf
+            mine[name].append(replace(made, behind=min(map(_us, outcomes)) / best_us if is_behind else None))
+    return {name: tuple(searches) for name, searches in mine.items()}
 
 
 def _runs(store: Store, current: Run) -> Iterator[_Search]:
@@ -127,40 +131,35 @@ def _genome_time(evaluation: Evaluation) -> Timed:
     return evaluation.genome, np.inf if evaluation.learnt_us is None else evaluation.learnt_us
 
 
-def _earlier(
-    search: _Search, field: SearchField, gpu: GpuSpec, *, starts: bool, is_near: bool
-) -> Earlier | None:
-    """A search's outcomes of the field's family, with what a model knows of them; None of few."""
-    outcomes = search.outcomes.get(field.family.name, ())
-    if len(outcomes) < FEWEST:
-        return None
-    own, all_us = (
-        min(map(_us, each), default=np.inf) for each in (outcomes, chain(*search.outcomes.values()))
+def _of_a_shipped_one(
+    search: _Search, family: str, gpu: GpuSpec, is_ours: Callable[[Genome], bool]
+) -> Earlier:
+    """Its outcomes of the family. One of that name in a folder of the user's own may have other genes."""
+    outcomes, proportions = search.outcomes[family], (search.proportions or {})[family]
+    ours = [at for at, (genome, _) in enumerate(outcomes) if is_ours(genome)]
+    return Earlier(
+        tuple(outcomes[at] for at in ours),
+        tuple(proportions[at] for at in ours),
+        sizes_of(search.problem, gpu),
     )
-    behind = own / all_us if is_near and all_us < np.inf else None
-    if search.proportions is not None:
-        # A family of that name in a folder of the user's own may have other genes.
-        is_ours = _membership(field.space)
-        ours = [at for at, (genome, _) in enumerate(outcomes) if is_ours(genome)]
-        proportions = search.proportions[field.family.name]
-        return Earlier(
-            tuple(outcomes[at] for at in ours),
-            tuple(proportions[at] for at in ours),
-            sizes_of(search.problem, gpu),
-            behind=behind,
-        )
+
+
+def _of_a_run(search: _Search, field: SearchField, gpu: GpuSpec, *, starts: bool) -> Earlier:
+    """Its outcomes of the field's family, as genomes of the space of its own problem, and where it `starts`
+    this search, its fastest here.
+    """
+    outcomes = search.outcomes[field.family.name]
     there = space_of(field.family, search.problem, gpu)
-    known = [(found, us) for genome, us in outcomes if (found := _valid_in(there, genome)) is not None]
+    known = [(found, us) for genome, us in outcomes if (found := valid_in(there, genome)) is not None]
     scores = np.array([us for _, us in known])
     kept = [known[at] for at in some_of(by_share(scores, scores), MOST_OUTCOMES)]
     fastest = sorted((us, at) for at, (_, us) in enumerate(outcomes) if us < np.inf)[:SEEDS] if starts else ()
-    best = (_valid_in(field.space, outcomes[at][0]) for _, at in fastest)
+    best = (valid_in(field.space, outcomes[at][0]) for _, at in fastest)
     return Earlier(
         tuple(kept),
         tuple(there.proportions.of(genome) for genome, _ in kept) if there.proportions else (),
         there.proportions.sizes if there.proportions else (),
         tuple(genome for genome in best if genome is not None),
-        behind,
     )
 
 
@@ -175,7 +174,7 @@ def _membership(space: SearchSpace) -> Callable[[Genome], bool]:
     return is_ours
 
 
-def _valid_in(space: SearchSpace, genome: Genome) -> Genome | None:
+def valid_in(space: SearchSpace, genome: Genome) -> Genome | None:
     """The genome completed to one of this space; None where it is none, or not valid."""
     try:
         found = space.genome(genome.as_dict())
