@@ -8,6 +8,7 @@ judged as a candidate's is, in gpu_process/finals.py.
     paged_attention/  Paged attention of other libraries
 """
 
+import contextlib
 import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from evoflash.gpu.baselines.contender import (
     reason_of,
 )
 from evoflash.gpu.timing.benchmark import Bench
+from evoflash.workload import Workload
 
 __all__ = [
     "DEFAULT",
@@ -31,6 +33,7 @@ __all__ = [
     "BaselineFailedError",
     "LibraryContender",
     "baseline",
+    "compile_ahead",
     "computing",
 ]
 
@@ -64,6 +67,18 @@ OPTIONAL = tuple(name for name, file in _FILES.items() if file not in _PYTORCH)
 def computing(operation: str, names: Sequence[str]) -> tuple[str, ...]:
     """Those of the baselines that compute the operation of that name; all of them where none does."""
     return tuple(name for name in names if _FILES[name].startswith(f"{operation}.")) or tuple(names)
+
+
+def compile_ahead(workload: Workload) -> None:
+    """Compile what the first calls of DEFAULT on the workload would, where a library can without a launch.
+
+    A library that is missing or broken is said when it is called.
+    """
+    for file in dict.fromkeys(_FILES[name] for name in computing(workload.operation, DEFAULT)):
+        module = importlib.import_module(f"evoflash.gpu.baselines.{file}")
+        with contextlib.suppress(Exception, SystemExit):
+            if hasattr(module, "compile_ahead"):
+                module.compile_ahead(workload)
 
 
 def baseline(name: str, bench: Bench) -> LibraryContender:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from evoflash.gpu import comparisons, launcher
+from evoflash.gpu.baselines import compile_ahead
 from evoflash.gpu.process import cache
 from evoflash.gpu.process.finals import FinalReport, FinalTask, run_noting
 from evoflash.gpu.process.outcome import GpuOutcome
@@ -68,7 +69,7 @@ def keep_cases(folder: str, workload: Workload, seed: int) -> None:
 
 
 def prepare_finals(timed: tuple[Workload, ...], seed: int) -> None:
-    """Import what finals time beside the candidates, and compute what all of that is judged by afterwards.
+    """Import and compile what finals time beside the candidates, and compute what all of it is judged by.
 
     A library that is missing or broken is said when it is called.
     """
@@ -78,6 +79,8 @@ def prepare_finals(timed: tuple[Workload, ...], seed: int) -> None:
     for name in _LIBRARIES:
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
+    for workload in timed:
+        compile_ahead(workload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from evoflash.app import baselines as baseline_times
 from evoflash.app import insights
 from evoflash.errors import NoKernelError, UsageError
 from evoflash.evaluation import Baseline, Basis, RunKey, Status, Timing, Verdict
-from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL
+from evoflash.gpu.baselines import DEFAULT, NAMES, OPTIONAL, compile_ahead
 from evoflash.gpu.baselines.attention import flash_attention_3, flashinfer, sdpa, xformers
 from evoflash.gpu.baselines.attention import flash_attention_4 as fa4
 from evoflash.gpu.baselines.contender import (
@@ -243,6 +243,34 @@ def test_flash_attention_4_gets_its_layout_and_mask(torch, workload, monkeypatch
     check(torch, strided, workload)
     check(torch, copied, workload)
     assert copied.arrange(drawn(torch, workload)[0]).is_contiguous()
+
+
+def test_flash_attention_4_compiles_its_default_and_its_settings_before_it_is_called(torch, monkeypatch):
+    seen = []
+
+    def attend(q, k, v, softmax_scale=None, causal=False, tile_mn=None, **setting):
+        is_fake = all(type(tensor).__name__ == "FakeTensor" for tensor in (q, k, v))
+        seen.append((is_fake, tuple(q.shape), k.dtype, causal, tile_mn))
+        if tile_mn == (64, 64):
+            raise RuntimeError("this tile is refused")
+        return torch.empty_like(q), None
+
+    library = types.ModuleType("flash_attn.cute.interface")
+    library.flash_attn_func = library._flash_attn_fwd = attend
+    for name in ("flash_attn", "flash_attn.cute"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "flash_attn.cute.interface", library)
+    for capability, settings in (((9, 0), fa4.settings(64)), ((8, 9), ())):
+        seen.clear()
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda found=capability: found)
+        compile_ahead(AttentionWorkload(2, 6, 2, 5, 9, 64, dtype="bf16", causal=True))
+        tiles = [None, *((setting.rows, setting.keys) for setting in settings)]
+        assert seen == [(True, (2, 5, 6, 64), torch.bfloat16, True, tile) for tile in tiles]
+
+
+def test_what_cannot_be_compiled_ahead_is_left_for_the_call(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flash_attn.cute.interface", None)
+    compile_ahead(SQUARE)
 
 
 @SHAPES

@@ -5,7 +5,9 @@ The settings are those of its own entry point `_flash_attn_fwd`: `tile_mn` (rows
 product); on Hopper a tile of 64 m rows has m warp groups. Its causal mask is bottom-right aligned.
 """
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,6 +25,7 @@ from evoflash.gpu.baselines.contender import (
     version,
 )
 from evoflash.gpu.timing.benchmark import Bench
+from evoflash.operation import operation_of
 from evoflash.operations.attention.forms import dense
 from evoflash.operations.attention.workload import AttentionWorkload
 
@@ -81,6 +84,27 @@ def calls(name: str, bench: Bench) -> Iterator[LibraryCall]:
     shipped = _default_call(interface, attention_on(bench))
     yield shipped
     yield replace(shipped, arrange=rows_first_dense)
+
+
+def compile_ahead(workload: AttentionWorkload) -> None:
+    """Compile what calls() launches, and launch nothing: by tensors that have a shape and no memory, as its
+    own tests do (`flash_attn/cute/testing.py`). What it compiled stays in this process.
+    """
+    interface = import_library("flash_attn.cute.interface", _INSTALL)
+    fake = import_library("torch._subclasses.fake_tensor", _INSTALL)
+    calls = [_default_call(interface, workload)]
+    if torch().cuda.get_device_capability()[0] == 9:
+        calls += [_with(interface, workload, setting) for setting in settings(workload.head_dim)]
+    deadline = time.monotonic() + TRYING_LIMIT_S
+    with fake.FakeTensorMode():
+        dtype = torch().float16 if workload.dtype == "fp16" else torch().bfloat16
+        specs = operation_of(workload).tensors(workload)
+        tensors = [torch().empty(s.shape, dtype=dtype, device="cuda") for s in specs if s.role == "input"]
+        for call in calls:
+            if time.monotonic() > deadline:
+                break
+            with suppress(Exception):  # a setting that is refused is refused again when it is called
+                call.attend(*(call.arrange(tensor) for tensor in tensors))
 
 
 def _environment() -> dict[str, str]:
