@@ -6,6 +6,7 @@ product); on Hopper a tile of 64 m rows has m warp groups. Its causal mask is bo
 """
 
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -96,7 +97,8 @@ def compile_ahead(workload: AttentionWorkload) -> None:
     if torch().cuda.get_device_capability()[0] == 9:
         calls += [_with(interface, workload, setting) for setting in settings(workload.head_dim)]
     deadline = time.monotonic() + TRYING_LIMIT_S
-    with fake.FakeTensorMode():
+    with fake.FakeTensorMode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of PyTorch's: that such a tensor has no address
         dtype = torch().float16 if workload.dtype == "fp16" else torch().bfloat16
         specs = operation_of(workload).tensors(workload)
         tensors = [torch().empty(s.shape, dtype=dtype, device="cuda") for s in specs if s.role == "input"]
