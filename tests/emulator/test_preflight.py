@@ -183,9 +183,19 @@ def test_a_gpu_sees_in_hidden_shapes_what_is_too_dear_for_a_finalist_of_a_decode
         )
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: f"{loop.rows}x{loop.keys}")
+@pytest.mark.parametrize(
+    "loop", [each for each in LOOPS if each.splits == 1], ids=lambda x: f"{x.rows}x{x.keys}"
+)
 def test_blocks_of_many_rows_leave_nothing_to_a_gpu(loop):
     assert not any(run.is_left_to_gpu for run in finalist_runs(KEYS[0], loop, seed=1))
+
+
+def test_many_rows_in_the_parts_of_splits_are_left_to_a_gpu():
+    loop = Loop(rows=128, keys=64, stages=2, splits=4)
+    *others, last = finalist_runs(replace(KEYS[0], head_dim=128), loop, seed=1)
+    assert last.is_left_to_gpu
+    assert last.workload.heads * last.workload.seq_q > 1 << 16
+    assert not any(run.is_left_to_gpu for run in others)
 
 
 def test_a_finalist_of_large_clusters_is_not_emulated_on_what_a_gpu_sees():

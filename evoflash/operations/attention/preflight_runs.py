@@ -48,8 +48,9 @@ _LONG, _MANY_KEYS, _MANY_STEPS = 6529, (1 << 16, 1 << 15), 1 << 8
 _MOST_COST, _MOST_LONG_COST = 30 * _MUCH, 60 * _MUCH  # of a finalist's run, of one that shows a small number
 _MOST_TALL_COST = 900 * _MUCH  # of many rows
 # Of many rows and of many batches, from where on they are left to a GPU: blocks of a large cluster take
-# milliseconds each, whatever they compute.
+# milliseconds each, whatever they compute, and what splits leave of a row is written and read once more.
 _DEAR_COST, _DEAR_BLOCKS = 300 * _MUCH, 2000
+_PART_COST = 200  # of a split's element of an output row, in multiplications
 _MANY_HEADS = 32
 _TAILS, _DRAWN_TAILS = 16, 4  # keys that kernels take at a time, and remainders that a candidate meets
 _DRAWN = 3  # of what the drawn shape's generator differs from others of the seed
@@ -477,7 +478,9 @@ def _many_runs(cut: _Cut) -> Iterator[EmulatedRun]:
     yield EmulatedRun(batches, "normal", "eager", "fifo", is_left_to_gpu=is_dear)
     tall = cut.workload(MANY_ROWS, 1, heads=-(-MANY_ROWS_HEADS // cut.loop.pack))
     if (cost := cut.cost_of(tall)) <= _MOST_TALL_COST:
-        is_dear = cost > _DEAR_COST
+        elements = tall.heads * tall.seq_q * tall.head_dim
+        parts = cut.loop.splits * elements * _PART_COST if cut.loop.splits > 1 else 0
+        is_dear = cost + parts > _DEAR_COST
         yield EmulatedRun(tall, "normal", "eager", "fifo", is_left_to_gpu=is_dear)
 
 
