@@ -54,7 +54,7 @@ from evoflash.gpu.process import outcome as rung_times
 from evoflash.gpu.process.finals import FinalReport, FinalTask
 from evoflash.gpu.process.outcome import GpuOutcome, with_outcome
 from evoflash.gpu.process.rungs import GpuTask
-from evoflash.gpu.process.warm_up import REFERENCES_LIMIT_S, keep_cases
+from evoflash.gpu.process.warm_up import REFERENCES_LIMIT_S, in_lots, keep_cases
 from evoflash.gpu.process.worker import GpuWorker
 from evoflash.isolation import Ending
 from evoflash.kernels.family import load_family
@@ -62,6 +62,7 @@ from evoflash.kernels.nvrtc import has_its_code
 from evoflash.problem import Problem
 from evoflash.space import Genome
 from evoflash.specs import GpuSpec
+from evoflash.validation.plan import names_of
 
 log = logging.getLogger(__name__)
 # Proposals in flight for each GPU: eight a second leave it, half of them after 1.5 s in the emulator. Each
@@ -246,10 +247,11 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
             gpus=devices,
         )
         if has_many_cores:
-            for workload in reversed(asked.checks):  # the dearest first
-                self._pool.submit(
-                    keep_cases, worker.cases, workload, asked.seed, timeout_s=REFERENCES_LIMIT_S
-                )
+            for workload in sorted(asked.checks, key=lambda each: -each.flops):  # the dearest first
+                for names in in_lots(names_of(workload)):
+                    self._pool.submit(
+                        keep_cases, worker.cases, workload, names, asked.seed, timeout_s=REFERENCES_LIMIT_S
+                    )
         return worker
 
     def __exit__(self, *_: object) -> None:

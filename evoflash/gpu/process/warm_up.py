@@ -6,7 +6,7 @@ Beforehand it computes references, imports what it needs and compiles the kernel
 import contextlib
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -20,10 +20,10 @@ from evoflash.isolation import Ending
 from evoflash.operation import operation_of
 from evoflash.validation import cases
 from evoflash.validation.cases import large_case, names_of_large
-from evoflash.validation.plan import names_of
 from evoflash.workload import Workload
 
 REFERENCES_LIMIT_S = 600  # for all that is computed beforehand
+_LOT = 7
 _LIBRARIES = ("torch", "flash_attn_interface", "flash_attn.cute.interface", "flashinfer")
 
 
@@ -47,7 +47,7 @@ def _compute_at_once(checks: tuple[Workload, ...], timed: tuple[Workload, ...], 
         for workload in timed:
             for name in names_of_large(workload):
                 threads.submit(large_case, workload, name, seed)
-        for workload in checks:  # from the end come others: see keep_cases()
+        for workload in sorted(checks, key=lambda each: each.flops):  # from the end come others: keep_cases()
             threads.submit(cache.plan, workload, seed)
 
 
@@ -62,9 +62,16 @@ def _compile(name: str, text: str) -> None:
     comparisons.cubin_of(f"sm_{launcher.present_gpu().compute_capability}", name, text)
 
 
-def keep_cases(folder: str, workload: Workload, seed: int) -> None:
-    """Compute what a kernel is compared with on a check shape, for the GPU process that shares the folder."""
-    for name in names_of(workload):
+def in_lots(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Kinds of input, a few at a time: all of a large check shape's take one process four seconds."""
+    yield from (names[first : first + _LOT] for first in range(0, len(names), _LOT))
+
+
+def keep_cases(folder: str, workload: Workload, names: Sequence[str], seed: int) -> None:
+    """Compute what a kernel is compared with on a check shape with some kinds of input, for the GPU process
+    that shares the folder.
+    """
+    for name in names:
         cases.keep_case(folder, workload, name, seed)
 
 
