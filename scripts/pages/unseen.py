@@ -172,19 +172,26 @@ _FEWEST = 5  # problems, for a mean that says something
 
 
 def digest(records: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]]) -> str:
-    """Two sentences: the GPU, what a search was given, the mean and the least ratio; what is found without
-    the archive, by the newest record.
+    """Two sentences, by the records of the newest day: what a search was given, and of each GPU the problems,
+    the mean and the least ratio; what is found without the archive.
     """
     several = [record for record in records if len(untuned(record)) >= _FEWEST]
-    newest = max(several, key=lambda record: str(record["date"]))
-    lines = untuned(newest)
-    lowest = least(lines).states[0].peers[0].ratio
-    met = {"FA3", "FA4"} <= set(libraries(newest))
+    newest = [record for record in several if record["date"] == max(str(each["date"]) for each in several)]
+    met = all({"FA3", "FA4"} <= set(libraries(record)) for record in newest)
     rivals = ", FlashAttention-3 and -4 among them" if met else ""
     return (
-        f"Searches of {len(lines)} problems that nobody tuned, {spent(newest)} each on an "
-        f"{newest['gpu']}, ended {mean(lines):.2f} times as fast as the fastest library{rivals} (geometric "
-        f"mean; the least {lowest:.2f}). {_alone(max(alone, key=lambda record: str(record['date'])))}\n"
+        f"Searches of problems that nobody tuned, {spent(newest[0])} each, against the fastest "
+        f"library{rivals}: {', '.join(map(_by_gpu, newest))}. "
+        f"{_alone(max(alone, key=lambda record: str(record['date'])))}\n"
+    )
+
+
+def _by_gpu(record: Mapping[str, Any]) -> str:
+    lines = untuned(record)
+    lowest = least(lines).states[0].peers[0].ratio
+    return (
+        f"{mean(lines):.2f} times as fast on an {record['gpu']} ({len(lines)} problems, geometric mean; "
+        f"the least {lowest:.2f})"
     )
 
 
