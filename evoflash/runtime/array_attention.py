@@ -258,5 +258,5 @@ def new_zeros(like: Any, count: int, device: int, stream: int) -> Any:
 
     with cupy.cuda.Device(device):
         memory = cupy.empty(count, "uint8")
-        memory.data.memset_async(0, count, cupy.cuda.ExternalStream(stream))
+        cupy.cuda.runtime.memsetAsync(memory.data.ptr, 0, count, stream)
         return memory
