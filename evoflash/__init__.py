@@ -26,7 +26,7 @@ engines:
     replay/      Searches on recorded search spaces, whose kernels were measured once
     gpu/         The only way to the GPU, for launches, checks, timing and other libraries' kernels
     emulator/    The CPU emulator runs a kernel thread by thread and reports races, deadlocks and bad accesses
-    champions/   The shipped archive of the best genome measured for each problem, and of past searches
+    champions/   The shipped archive of the best genome measured for each problem
     kernels/     Kernel families, which make a search space, CUDA text and machine code of a template
     llm/         A language model as an operator of the search
     strategies/  Search strategies, which propose genomes and learn from what became of them

@@ -108,6 +108,7 @@ def shared_out(
     """
     for at, (name, values) in enumerate(pairs.items()):
         possible = [(title, key) for title, key in keys.items() if fits(values, key)]
+        assert possible, f"{name}: under no key are all of these genes active and the genome valid"
         for turn, (title, key) in enumerate(possible):
             by_default = at % every == 0 and turn == at // every % len(possible)
             marks = () if by_default else pytest.mark.full
@@ -140,6 +141,12 @@ class FamilyCases:
         genome = space.genome({**self.said.get("base", {}), **values})
         assert space.violations(genome) == ()
         return genome
+
+    def has_all(self, values: Values, key: AttentionKey) -> bool:
+        """Whether the base with these values is valid under the key, and has all of them."""
+        space = self.family.space((key,), self.gpu)
+        genome = space.genome({**self.said.get("base", {}), **values})
+        return space.is_valid(genome) and values.items() <= genome.as_dict().items()
 
     def with_value(self, name: str, value: Value, *others: Value) -> Genome:
         """A genome in which the gene has the value and could have each of the others, all else equal."""

@@ -1,21 +1,17 @@
-"""The shipped archive of the best genome measured for each problem, and of past searches. Measures nothing.
+"""The shipped archive of the best genome measured for each problem. Measures nothing.
 
 champions/<gpu>.toml is written by scripts.pages.champions. It may name a GPU of the same SMs (`starts_from`),
 whose champions and past searches are a start too. A champion is where a search starts,
 and an answer, on its own GPU, only once it was checked again (app/best.py). Which problems are near one
 another is told here.
 
-<gpu>_searches.json.gz holds outcomes of searches for other problems, which a new search may learn from.
-
-    evidence  What is known of the time of one kernel
+    evidence       What is known of the time of one kernel
+    past_searches  The outcomes of searches that ship with evoflash, for a new search to learn from
 """
 
-import gzip
-import json
 import logging
 import math
 import tomllib
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -213,65 +209,3 @@ def distance(problem: Problem, other: Problem) -> float:
     between = registry.load(problem.operation).distance
     nearest = [min(between(mine, theirs) for theirs in other.workloads) for mine in problem.workloads]
     return sum(nearest) / len(nearest)
-
-
-Outcomes = tuple[tuple[Genome, float], ...]  # times in us, infinite for what failed
-
-
-@dataclass(frozen=True, slots=True)
-class PastSearch:
-    """Some outcomes of all searches for one problem: half of them its best, the others evenly chosen."""
-
-    problem: str  # canonical, str(Problem)
-    source: str  # where they were measured, and when
-    families: Mapping[str, Outcomes]
-    # By family, of each outcome: what perf_model knows of such a genome on that problem before it is tried.
-    proportions: Mapping[str, tuple[tuple[float, ...], ...]]
-
-
-@cache
-def past_searches(gpu: str) -> tuple[PastSearch, ...]:
-    """Those from which a search on a GPU, by its spec's name, may learn; empty where none ship. Of a problem
-    that was searched on two GPUs the first of `archives` counts.
-    """
-    found: dict[str, PastSearch] = {}
-    for path in (CHAMPIONS / f"{name}_searches.json.gz" for name in archives(gpu)):
-        for each in read_past_searches(path) if path.exists() else ():
-            found.setdefault(each.problem, each)
-    return tuple(found.values())
-
-
-def read_past_searches(path: Path) -> tuple[PastSearch, ...]:
-    """The searches of one file. UsageError where it is not one."""
-    try:
-        entries = json.loads(gzip.decompress(path.read_bytes()))["searches"]
-        return tuple(_search(entry) for entry in entries)
-    except (ValueError, KeyError, TypeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UsageError(f"{path} is no file of past searches ({error!r}): install evoflash anew.") from None
-
-
-def near(problem: Problem, gpu: str, most: int) -> tuple[PastSearch, ...]:
-    """At most so many of the same operation, the nearest problems first; the same problem is the nearest."""
-    found = [(distance(problem, parse_problem(each.problem)), each) for each in past_searches(gpu)]
-    ranked = sorted((pair for pair in found if pair[0] < math.inf), key=lambda pair: pair[0])
-    return tuple(each for _, each in ranked[:most])
-
-
-def _search(entry: dict[str, Any]) -> PastSearch:
-    tables = entry["families"]
-    return PastSearch(
-        entry["problem"],
-        entry["source"],
-        {name: _outcomes(name, table) for name, table in tables.items()},
-        {name: tuple(map(tuple, table["proportions"])) for name, table in tables.items()},
-    )
-
-
-def _outcomes(family: str, table: dict[str, Any]) -> Outcomes:
-    """A row is a time and the genes' values in the table's order, null for an absent gene or a failure."""
-    found = []
-    for us, *values in table["outcomes"]:
-        pairs = zip(table["genes"], values, strict=True)
-        genes = tuple(sorted((name, value) for name, value in pairs if value is not None))
-        found.append((Genome(family, table["version"], genes), math.inf if us is None else us))
-    return tuple(found)

@@ -108,7 +108,7 @@ def test_the_readme_says_the_newest_of_several_problems():
     rows = [row_of(f"b=1,h=1,s={64 * at},d=64", fa3=1.1, fa4=1.21) for at in range(1, 6)]
     few, old = record_of(row_of(ROW, fa4=9.0), date="2026-12-01"), record_of(*rows, date="2026-11-01")
     said = unseen.digest([few, old], [alone_of(1.5, date="2026-01-01"), alone_of(1.0, 1.1)])
-    assert "Searches of problems that nobody tuned, 3 minutes each, against the fastest library" in said
-    assert "1.10 times as fast on an H100 (5 problems, geometric mean; the least 1.10)." in said
+    assert "3 minutes each, ended so many times as fast as the fastest library" in said
+    assert "1.10 on an H100 (geometric mean of 5, least 1.10)." in said
     assert "FlashAttention-3 and -4 among them" in said
     assert "1 of 2 searches came within 3%" in said

@@ -180,8 +180,8 @@ def digest(records: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, An
     met = all({"FA3", "FA4"} <= set(libraries(record)) for record in newest)
     rivals = ", FlashAttention-3 and -4 among them" if met else ""
     return (
-        f"Searches of problems that nobody tuned, {spent(newest[0])} each, against the fastest "
-        f"library{rivals}: {', '.join(map(_by_gpu, newest))}. "
+        f"Searches of problems that nobody tuned, {spent(newest[0])} each, ended so many times as fast as "
+        f"the fastest library{rivals}: {', '.join(map(_by_gpu, newest))}. "
         f"{_alone(max(alone, key=lambda record: str(record['date'])))}\n"
     )
 
@@ -189,10 +189,8 @@ def digest(records: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, An
 def _by_gpu(record: Mapping[str, Any]) -> str:
     lines = untuned(record)
     lowest = least(lines).states[0].peers[0].ratio
-    return (
-        f"{mean(lines):.2f} times as fast on an {record['gpu']} ({len(lines)} problems, geometric mean; "
-        f"the least {lowest:.2f})"
-    )
+    many = f"geometric mean of {len(lines)}, least {lowest:.2f}"
+    return f"{mean(lines):.2f} on an {record['gpu']} ({many})"
 
 
 def _alone(record: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from evoflash.app.search.transfer import FEWEST, valid_in
-from evoflash.champions import Outcomes, PastSearch, read_past_searches
+from evoflash.champions.past_searches import Outcomes, PastSearch, read_past_searches
 from evoflash.evaluation import Basis
 from evoflash.kernels.family import load_family
 from evoflash.perf_model import proportions_on
@@ -72,7 +72,7 @@ def _some(outcomes: Outcomes) -> Outcomes:
 
 
 def as_json(search: PastSearch, gpu: GpuSpec) -> dict[str, Any]:
-    """As evoflash/champions/__init__.py reads it, with the genomes that are valid today."""
+    """As evoflash/champions/past_searches.py reads it, with the genomes that are valid today."""
     problem, tables = parse_problem(search.problem), {}
     for name, outcomes in search.families.items():
         family = load_family(name)

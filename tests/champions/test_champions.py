@@ -184,16 +184,24 @@ def test_a_search_starts_from_what_won_on_the_gpu_that_its_own_gpus_archive_name
     assert champion.champion_of(MISSION, "h100") is None, "its times are another GPU's"
 
 
+def read(gpu: str) -> tuple[past_searches.PastSearch, ...]:
+    return past_searches.read_past_searches(CHAMPIONS / f"{gpu}_searches.json.gz")
+
+
 def test_the_h100_and_the_h200_start_and_learn_from_each_other_their_own_first() -> None:
     mine, theirs = load_gpu("h100"), load_gpu("h200")
     assert champion.archives(mine.name) == (mine.name, theirs.name)
     assert champion.archives(theirs.name) == (theirs.name, mine.name)
     figures = ("arch", "sm_count", "smem_per_block", "regs_per_sm", "threads_per_sm")
     assert all(getattr(mine, name) == getattr(theirs, name) for name in figures)
-    of_h100, of_h200 = past_searches(mine.name), past_searches(theirs.name)
-    assert {each.problem for each in of_h100} == {each.problem for each in of_h200}
-    assert of_h100[0].source.startswith("H100")
-    assert "H200" in of_h200[0].source
+    of_h100, of_h200 = (past_searches.near(MISSION, name, 200) for name in (mine.name, theirs.name))
+    assert set(of_h100) == set(of_h200)
+    both = {each.problem for each in read(mine.name)} & {each.problem for each in read(theirs.name)}
+    assert both
+    for problem in both:
+        assert past_searches.past_search(mine.name, problem) in read(mine.name)
+        assert past_searches.past_search(theirs.name, problem) in read(theirs.name)
+    assert past_searches.past_search(mine.name, "no problem") is None
 
 
 def test_what_is_too_far_or_of_another_family_is_not_tried(archive) -> None:

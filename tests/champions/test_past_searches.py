@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoflash import champions as past_searches
 from evoflash.app.search import plan as planning
 from evoflash.app.search import transfer
-from evoflash.champions import Outcomes, PastSearch, read_past_searches
+from evoflash.champions import past_searches
+from evoflash.champions.past_searches import Outcomes, PastSearch, read_past_searches
 from evoflash.errors import UsageError
 from evoflash.evaluation import Basis, Evaluation, Proposal, Rung, RunKey, RunStart, Status
 from evoflash.kernels.family import load_family
@@ -53,9 +53,9 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> PastSearch:
     """One search near HERE and one far away are what ships for the h200."""
     mine = past_search(NEAR, ship.FEWEST)
     far = past_search(str(parse_problem(FAR)), ship.FEWEST - 1)
-    known = {"h200": (far, mine)}
-    monkeypatch.setattr(past_searches, "past_searches", lambda gpu: known.get(gpu, ()))
-    monkeypatch.setattr(transfer, "past_searches", lambda gpu: known.get(gpu, ()))
+    known = {"h200": {each.problem: each for each in (far, mine)}}
+    monkeypatch.setattr(past_searches, "_entries", lambda gpu: known.get(gpu, {}))
+    monkeypatch.setattr(transfer, "past_search", lambda gpu, problem: known.get(gpu, {}).get(problem))
     return mine
 
 
@@ -106,10 +106,8 @@ def test_few_outcomes_are_left_out_and_problems_that_the_file_had_stay(tmp_path:
 
 
 def test_the_nearest_come_first_and_other_operations_not_at_all(shipped: PastSearch) -> None:
-    near, far = past_searches.near(parse_problem(HERE), "h200", 6)
-    assert near == shipped
-    assert far.problem == str(parse_problem(FAR))
-    assert past_searches.near(parse_problem(HERE), "h200", 1) == (shipped,)
+    assert past_searches.near(parse_problem(HERE), "h200", 6) == (NEAR, str(parse_problem(FAR)))
+    assert past_searches.near(parse_problem(HERE), "h200", 1) == (shipped.problem,)
     assert past_searches.near(parse_problem("linear:m=1,n=64,k=64"), "h200", 6) == ()
     assert past_searches.near(parse_problem(HERE), "h200", 0) == ()
     assert past_searches.near(parse_problem(HERE), "l4", 6) == ()

@@ -9,6 +9,7 @@ import numpy as np
 from evoflash import champions
 from evoflash.app.objectives import LATENCY, OBJECTIVES, Objective, objectives_of
 from evoflash.app.search.language_model import LanguageModel
+from evoflash.champions.past_searches import near
 from evoflash.errors import DeviceError, EvoflashError, UsageError
 from evoflash.evaluation import ALL_SEEDS, Basis, RunKey
 from evoflash.gpu.launcher import present_gpu, spec_of
@@ -153,7 +154,7 @@ def _shipped_problems(problem: Problem, gpu: GpuSpec, basis: Basis) -> tuple[str
     """Problems whose outcomes ship with evoflash. They were measured, and teach no model's estimates."""
     if basis is not Basis.MEASURED:
         return ()
-    return tuple(each.problem for each in champions.near(problem, gpu.name, SHIPPED_SEARCHES))
+    return near(problem, gpu.name, SHIPPED_SEARCHES)
 
 
 def _check_energy(basis: Basis) -> None:

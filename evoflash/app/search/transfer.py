@@ -14,7 +14,7 @@ import numpy as np
 
 from evoflash import champions as champion
 from evoflash.app.search.plan import SearchField, SearchPlan, space_of
-from evoflash.champions import past_searches
+from evoflash.champions.past_searches import past_search
 from evoflash.errors import UsageError
 from evoflash.evaluation import EarlierRun, Evaluation, Run, RunStart
 from evoflash.perf_model import sizes_of
@@ -117,9 +117,8 @@ def _runs(store: Store, current: Run) -> Iterator[_Search]:
 
 def _shipped_searches(current: Run) -> Iterator[_Search]:
     """Each shipped search that it learns from and that this version has."""
-    known = {each.problem: each for each in past_searches(current.key.gpu)}
     for problem in current.start.learns_from_shipped:
-        if (search := known.get(problem)) is not None:
+        if (search := past_search(current.key.gpu, problem)) is not None:
             yield _Search(parse_problem(problem), search.families, search.proportions)
 
 
