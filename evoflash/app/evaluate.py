@@ -211,7 +211,7 @@ def evaluate_all(
     limits = Limits(budget=len(genomes))
     with counting(store, current, limits), _evaluator(problem, spec, current.key.basis) as evaluates:
         search(FixedList(genomes, current.key.strategy), evaluates, store, current, budget=limits.budget)
-        finals = time_finalists(evaluates.retimer, store, current)
+        finals = time_finalists(evaluates, store, current)
         keep_pairs(store, current, finals)
     return result_of(store, current, finals)
 

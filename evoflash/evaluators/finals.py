@@ -33,7 +33,7 @@ _WITHIN = 1.02
 
 
 def time_finalists(
-    retimer: MeasuredEvaluator | None,
+    evaluates: EmulatedEvaluator | MeasuredEvaluator,
     store: Store,
     run: Run,
     *,
@@ -45,18 +45,17 @@ def time_finalists(
     The emulator proves them meanwhile. Where it finds one wrong, the next ones follow, and nothing of that
     timing is kept.
 
-    `retimer` is the evaluator's, which has none where times are estimates. Returns None then, and when
-    nothing was left to time.
+    Returns None where times are estimates, and when nothing was left to time.
     """
-    if retimer is None:
+    if isinstance(evaluates, EmulatedEvaluator):
         return None
     said("timing the finalists and the baselines in turns, in a fresh process")
-    while finalists := promote(retimer, store, run, said=said):
-        report = retimer.in_turns([each.task for each in finalists])
+    while finalists := promote(evaluates, store, run, said=said):
+        report = evaluates.in_turns([each.task for each in finalists])
         if len(proven(finalists, store, run, said=said)) < len(finalists):
             continue
         if report is not None:
-            _keep(report, {each.genome.id for each in finalists}, retimer, store, run)
+            _keep(report, {each.genome.id for each in finalists}, evaluates, store, run)
         if report is None or len(report.hung) < len(finalists):
             return report
     return None

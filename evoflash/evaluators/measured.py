@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
-from typing import Any, Self
+from typing import Any
 
 from evoflash.champions import known_starts
 from evoflash.evaluation import Basis, Evaluation, Rung, Status
@@ -369,11 +369,6 @@ class MeasuredEvaluator(PreparingEvaluator[LadderProgress]):
         assert found.outcome is not None, "only what failed before the GPU has none"
         bound = bound_of(estimates(evaluation.genome, found.prepared, self.problem, self.gpu))
         return replace(with_outcome(evaluation, found.outcome), bound=bound)
-
-    @property
-    def retimer(self) -> Self:
-        """Itself: it can check and time any genome again."""
-        return self
 
     def _prepare_finals(self, _: object) -> None:
         """Once the search has begun, beside it: references of hidden shapes and libraries take seconds."""

@@ -34,7 +34,6 @@ from evoflash.specs import GpuSpec
 from evoflash.workload import Workload
 
 if TYPE_CHECKING:
-    from evoflash.evaluators.measured import MeasuredEvaluator
     from evoflash.gpu.process.finals import FinalReport, FinalTask
     from evoflash.gpu.process.outcome import GpuOutcome
     from evoflash.gpu.process.rungs import GpuTask
@@ -215,11 +214,6 @@ class PreparingEvaluator(ABC, Generic[T]):
     @abstractmethod
     def _with_timings(self, evaluation: Evaluation, found: T) -> Evaluation:
         """The evaluation of a genome that came through its preparation."""
-
-    @property
-    def retimer(self) -> "MeasuredEvaluator | None":
-        """What checks and times genomes again for the finals; None where times are estimates."""
-        return None
 
     def __enter__(self) -> Self:
         return self

@@ -237,7 +237,7 @@ def test_what_is_waited_for_is_told_where_it_takes_long(store, monkeypatch):
 def test_where_times_are_estimates_there_are_no_finals(store):
     run, said = run_of(store, evaluation_of(1, 9.0)), []
     with EmulatedEvaluator(MISSION, load_gpu("h200"), seed=0, cores=ThisMachine(1)) as evaluator:
-        assert time_finalists(evaluator.retimer, store, run, said=said.append) is None
+        assert time_finalists(evaluator, store, run, said=said.append) is None
 
     assert said == []
     assert outcome(store, run, 1).score_us == 9.0

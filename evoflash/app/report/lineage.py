@@ -172,8 +172,7 @@ def retime(genomes: Sequence[Genome], problem: str, gpu: str) -> RetimedLineage:
         raise DeviceError(f"--retime times the lineage on {gpu}, and there is none here: {error}") from None
     say(f"timing {len(genomes)} kernels of the lineage in turns on {spec.name}")
     with MeasuredEvaluator(parse_problem(problem), spec, seed=0) as evaluates:
-        retimer = evaluates.retimer
-        report = retimer.in_turns([retimer.task_of(genome) for genome in genomes])
+        report = evaluates.in_turns([evaluates.task_of(genome) for genome in genomes])
     if report is None:
         raise EvoflashError("the lineage could not be timed again: leave --retime away, or try again.")
     return _again(report, [genome.id for genome in genomes], spec.name)

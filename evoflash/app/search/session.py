@@ -410,7 +410,7 @@ def _search(
                 on_evaluation=on_evaluation,
             )
         prove_best(evaluates, store, current, said=progress.say)
-        return time_finalists(evaluates.retimer, store, current, said=progress.say)
+        return time_finalists(evaluates, store, current, said=progress.say)
 
 
 def _of_known_families(history: Iterable[Evaluation]) -> list[Evaluation]:

@@ -105,7 +105,8 @@ class GpuWorker:
 
     def prepare_finals(self, hidden: tuple[Workload, ...], seed: int) -> None:
         """Begin two processes beside the search, for begin_finals() and finalists(): one computes references
-        of the hidden workloads, one loads the libraries. Neither touches the GPU before its turn.
+        of the hidden workloads, one loads the libraries and compiles their kernels. Neither launches anything
+        before its turn.
         """
         gpu = self._gpus[0]
         if gpu.standbys.is_closed:
