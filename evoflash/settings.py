@@ -5,6 +5,7 @@ files are evoflash.toml in the working folder and config.toml in the config home
 holds, and where it comes from, is looked for in the environment, in config files, and last in the table.
 """
 
+import contextlib
 import difflib
 import os
 import tomllib
@@ -113,11 +114,12 @@ def places() -> tuple[Path, ...]:
     """Where config files are looked for, the first one first."""
     if named := os.environ.get("EVOFLASH_CONFIG"):
         return (Path(expanduser(named)),)
-    here = Path.cwd() / NAME
-    try:
-        return (here, home_folder("config") / "config.toml")
-    except DeviceError:  # a user without a home has set nothing there
-        return (here,)
+    found = list[Path]()
+    with contextlib.suppress(OSError):  # the folder may be gone
+        found.append(Path.cwd() / NAME)
+    with contextlib.suppress(DeviceError):  # a user without a home has set nothing there
+        found.append(home_folder("config") / "config.toml")
+    return tuple(found)
 
 
 def config_files() -> tuple[ConfigFile, ...]:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evoflash.errors import UsageError
+from evoflash.errors import DeviceError, UsageError
 from evoflash.paths import state_dir
 
 _DIGITS = 32
@@ -208,7 +208,7 @@ def _list() -> Path:
 def _known_digests() -> set[str]:
     try:
         return _written_here.union(_list().read_text(encoding="ascii").split())
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError, DeviceError):  # the last: there is no home
         return _written_here
 
 
@@ -216,8 +216,8 @@ def _keep(digest: str) -> None:
     if digest in _known_digests():
         return
     _written_here.add(digest)
-    place = _list()
-    with contextlib.suppress(OSError):  # without it, --force replaces the file
+    with contextlib.suppress(OSError, DeviceError):  # without it, --force replaces the file
+        place = _list()
         place.parent.mkdir(parents=True, exist_ok=True)
         if place.exists() and place.stat().st_size > _MOST_BYTES:
             newest = place.read_text(encoding="ascii", errors="replace").split()

@@ -1,5 +1,6 @@
 """Shows what `check` and `evaluate` say of a kernel file, in the style of a compiler. Decides nothing."""
 
+import contextlib
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -179,9 +180,10 @@ def _grounds(checked: CheckReport) -> Iterator[tuple[str, str]]:
 
 def _short(path: Path) -> str:
     """The path as a person would type it."""
-    for base, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
-        if path.is_absolute() and path.is_relative_to(base):
-            return prefix + str(path.relative_to(base))
+    for known, prefix in ((Path.cwd, ""), (Path.home, "~/")):
+        with contextlib.suppress(OSError, RuntimeError):  # a folder that is gone, a user without a home
+            if path.is_absolute() and path.is_relative_to(base := known()):
+                return prefix + str(path.relative_to(base))
     return str(path)
 
 

@@ -78,7 +78,10 @@ def test_best_exports_a_file_whose_command_prints_it_again(searched, tmp_path):
     again = evoflash(*line.split())
 
     assert done.returncode == 0
-    assert again.stdout == text
+    one, other = again.stdout.splitlines(), text.splitlines()
+    assert len(one) == len(other)
+    differing = [after.split()[1] for before, after in zip(one, other, strict=True) if before != after]
+    assert differing == ["Checked:", "Time:"]  # as the file says
 
 
 @pytest.mark.slow

@@ -108,7 +108,8 @@ def _stopped_before_work(place, monkeypatch) -> None:
     monkeypatch.chdir(place)
     monkeypatch.setenv("EVOFLASH_EXTENSIONS", str(place / "no_such_folder"))
     monkeypatch.setenv("EVOFLASH_DB", str(place / "good.db"))
-    monkeypatch.setitem(sys.modules, "optuna_dashboard", None)  # else `dashboard` serves and does not end
+    for server in ("optuna_dashboard", "mcp"):  # else `dashboard` and `mcp` serve and do not end
+        monkeypatch.setitem(sys.modules, server, None)
 
 
 @pytest.mark.slow
