@@ -437,9 +437,8 @@ def proportions_on(problem: Problem, family: "Family", gpu: GpuSpec) -> Proporti
     """The proportions of the family's valid genomes, means over the problem's workloads."""
     quick = [family.quick_names(workload.compile_key(gpu.arch), gpu) for workload in problem.workloads]
     asked = family.shape_names()
-    known: dict[
-        tuple[int, tuple[Any, ...]], tuple[float, ...]
-    ] = {}  # half of all genomes have another's shapes
+    # By workload and what its shapes depend on: half of all genomes have another's.
+    known: dict[tuple[int, tuple[Any, ...]], tuple[float, ...]] = {}
 
     def of(genome: Genome) -> tuple[float, ...]:
         each, values = [], genome.as_dict()

@@ -176,7 +176,8 @@ def digest(records: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, An
     the mean and the least ratio; what is found without the archive.
     """
     several = [record for record in records if len(untuned(record)) >= _FEWEST]
-    newest = [record for record in several if record["date"] == max(str(each["date"]) for each in several)]
+    day = max(str(record["date"]) for record in several)
+    newest = [record for record in several if record["date"] == day]
     met = all({"FA3", "FA4"} <= set(libraries(record)) for record in newest)
     rivals = ", FlashAttention-3 and -4 among them" if met else ""
     return (

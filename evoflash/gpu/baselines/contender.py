@@ -104,6 +104,13 @@ def culprit(path: str | Path) -> tuple[str, str]:
     return name, f"it took more than {overdue[1]} (h:mm:ss){place}" if overdue else ""
 
 
+TORCH_DTYPES = {
+    "e4m3": "float8_e4m3fn",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp32": "float32",
+    "int32": "int32",
+}
 _LIMIT_S = 30.0
 _FASTEST = 3  # settings of a library that are timed again as finalists are
 _REASON_COLUMNS = 200
@@ -382,19 +389,12 @@ def fastest_call(times_us: Mapping[S, float], call_of: Callable[[S], LibraryCall
 
 
 def _input_views(torch: Any, arena: Arena, specs: Sequence[TensorSpec]) -> tuple[Any, ...]:
-    names = {
-        "e4m3": "float8_e4m3fn",
-        "fp16": "float16",
-        "bf16": "bfloat16",
-        "fp32": "float32",
-        "int32": "int32",
-    }
     bits = {1: np.uint8, 2: np.int16, 4: np.int32}
     return tuple(
         torch.as_tensor(
             arena.buffers[spec.name].device_bytes.view(bits[ELEMENT_BYTES[spec.dtype]]).reshape(spec.shape),
             device="cuda",
-        ).view(getattr(torch, names[spec.dtype]))
+        ).view(getattr(torch, TORCH_DTYPES[spec.dtype]))
         for spec in specs
         if spec.role == "input"
     )

@@ -16,6 +16,7 @@ from typing import Any
 from evoflash.extras import install
 from evoflash.gpu.baselines.attention import attention_on, rows_first, rows_first_dense
 from evoflash.gpu.baselines.contender import (
+    TORCH_DTYPES,
     BaselineAbsentError,
     LibraryCall,
     LibraryContender,
@@ -99,9 +100,11 @@ def compile_ahead(workload: AttentionWorkload) -> None:
     deadline = time.monotonic() + TRYING_LIMIT_S
     with fake.FakeTensorMode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch's: that such a tensor has no address
-        dtype = torch().float16 if workload.dtype == "fp16" else torch().bfloat16
-        specs = operation_of(workload).tensors(workload)
-        tensors = [torch().empty(s.shape, dtype=dtype, device="cuda") for s in specs if s.role == "input"]
+        tensors = [
+            torch().empty(spec.shape, dtype=getattr(torch(), TORCH_DTYPES[spec.dtype]), device="cuda")
+            for spec in operation_of(workload).tensors(workload)
+            if spec.role == "input"
+        ]
         for call in calls:
             if time.monotonic() > deadline:
                 break
